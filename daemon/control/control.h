@@ -13,7 +13,7 @@
 #include "daemon/base/reading.h"
 #include "daemon/config/config.h"
 #include "daemon/control/listener.h"
-#include "daemon/ring/rx_ledger.h"
+#include "daemon/control/rx_losses.h"
 #include "daemon/ring/rx_ring.h"
 #include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
@@ -46,7 +46,7 @@ struct control_stream {
 	const char *device;
 	const char *backend;
 	struct reading *matched; /* packets that the flows gave to all queues so far */
-	struct rx_ledger *ledger;
+	struct rx_losses *losses;
 	uint32_t n_queues;
 	const struct control_queue *queues[IBVCAP_QUEUES_MAX];
 	void *context;

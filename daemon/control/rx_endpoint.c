@@ -143,7 +143,7 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 	case MAIL_FAILED:
 		rx_endpoint->endpoint.ended = true;
 		rx_endpoint->has_failed = mail->type == MAIL_FAILED;
-		rx_losses_end(rx_endpoint);
+		rx_readings_end(rx_endpoint);
 		/* The queue has ended. Take it back from its consumers, so that no group waits for it. */
 		LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
 			rx_group_balance(rx_group_take_back((struct rx_session *)client));
@@ -270,7 +270,7 @@ int control_add_stream(struct control *control, struct control_stream *known)
 	TAILQ_INSERT_TAIL(&control->rx_streams, stream, link);
 	while (r == 0 && stream->n_queues < known->n_queues)
 		r = rx_endpoint_new(control, stream);
-	known->matched->taken = rx_losses_take_reading;
+	known->matched->taken = rx_readings_take;
 	known->matched->taken_context = stream;
 	if (r < 0)
 		control_remove_stream(known);

@@ -2,7 +2,7 @@
 /*
  * A stream and its queues as control offers them to consumers. A consumer that a client asks for is checked, lent to
  * the worker of a queue by mail, and freed only when the worker has given it back. Control thread only. Declares
- * rx_admit.c, rx_losses.c.
+ * rx_admit.c, rx_readings.c.
  */
 #ifndef DAEMON_CONTROL_RX_ENDPOINT_H
 #define DAEMON_CONTROL_RX_ENDPOINT_H
@@ -55,19 +55,19 @@ void rx_endpoint_retry(struct rx_endpoint *rx_endpoint);
 /** A client asks to attach; it is answered now, or when the worker has answered. 0, or -errno: disconnect. */
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request);
 
-/* ---- rx_losses.c: readings of the flow counters --------------------------------------------------- */
+/* ---- rx_readings.c: readings of the flow counters -------------------------------------------------- */
 
 /** Before the first stream. 0 or -errno. */
-int rx_losses_init(struct control *control);
+int rx_readings_init(struct control *control);
 
 /** For struct reading: the context is the struct rx_stream. */
-void rx_losses_take_reading(void *context);
+void rx_readings_take(void *context);
 
 /** The worker of the queue has ended: show its last note, then close its ring. */
-void rx_losses_end(struct rx_endpoint *rx_endpoint);
+void rx_readings_end(struct rx_endpoint *rx_endpoint);
 
 /** Mail the last reading to the worker, unless that was done. False: its mailbox is full. */
-bool rx_losses_mail_reading(struct rx_endpoint *rx_endpoint);
+bool rx_readings_mail(struct rx_endpoint *rx_endpoint);
 
 /* ---- rx_admit.c: consumers of one queue --------------------------------------------------------- */
 

@@ -1,93 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Passes the readings of the flow counters to the workers of a stream, and what the workers note of them to the ledger.
- */
-#include "daemon/base/loop.h"
-#include "daemon/control/server.h"
+/* Adds up what the workers of a stream have noted of its losses, and writes the sum into the rings of the stream. */
+#include "daemon/control/rx_losses.h"
 
-/* The workers have settled a reading some ms after they got it. They are looked at soon, then less and less often. */
-#define LOOK_US_MIN UINT64_C(3000)
-#define LOOK_US_MAX UINT64_C(50000)
+#include "daemon/base/probes.h"
+#include "lib/ibvcap/ring.h"
 
-bool rx_losses_mail_reading(struct rx_endpoint *rx_endpoint)
+void rx_losses_add_queue(struct rx_losses *losses, uint32_t queue, struct ibvcap_ring *ring,
+                         const _Atomic uint64_t *split)
 {
-	const struct control_stream *stream = rx_endpoint->stream;
-	const struct mail mail = {.type = MAIL_MATCHED,
-	                          .at_ns = stream->matched->at_utc_ns,
-	                          .matched = stream->matched->value,
-	                          .read_ns = stream->matched->at_ns};
-
-	if (!rx_endpoint->is_matched_mailed)
-		rx_endpoint->is_matched_mailed = mailbox_send(rx_endpoint->queue->inbox, &mail) == 0;
-	return rx_endpoint->is_matched_mailed;
+	losses->rings[queue] = ring;
+	losses->split[queue] = split;
 }
 
-static void rx_losses_look_soon(struct control *control)
+/* A packet is split before its rows are published, so there are less until then, never more. */
+static uint64_t rx_losses_accounted(const struct rx_losses *losses)
 {
-	control->look_us = LOOK_US_MIN;
-	loop_arm(control->look, control->look_us);
+	uint64_t n = 0, split = 0;
+
+	for (uint32_t i = 0; i < losses->sum.n_queues; i++)
+		n += counter_get(&losses->rings[i]->counters[IBVCAP_RX_COUNTER_PUBLISHED]) +
+		     counter_get(&losses->rings[i]->counters[IBVCAP_RX_COUNTER_ERRORED]) +
+		     counter_get(&losses->rings[i]->counters[IBVCAP_RX_COUNTER_JOINED]);
+	for (uint32_t i = 0; i < losses->sum.n_queues; i++)
+		split += losses->split[i] ? counter_get(losses->split[i]) : 0;
+	return n > split ? n - split : 0;
 }
 
-/*
- * All queues of the stream share the reading. If a mailbox is full, the next reading is mailed, which is newer. No mail
- * if the ledger has all that is to be known of the reading: the workers of a stream at rest may sleep.
- */
-void rx_losses_take_reading(void *context)
+static void rx_losses_write(struct rx_losses *losses, enum losses_change change)
 {
-	struct rx_stream *stream = context;
-	const struct reading *matched = stream->known->matched;
-	const struct losses_reading reading = {
-		.matched = matched->value, .at_ns = matched->at_ns, .utc_ns = matched->at_utc_ns};
-	bool is_known;
+	const struct losses_entry *entry = &losses->sum.entry;
 
-	if (matched->result < 0)
-		return;
-	is_known = rx_ledger_read(stream->known->ledger, &reading);
-	for (uint32_t i = 0; i < stream->n_queues; i++) {
-		stream->queues[i]->is_matched_mailed = is_known;
-		if (!stream->queues[i]->endpoint.ended)
-			rx_losses_mail_reading(stream->queues[i]);
+	for (uint32_t i = 0; i < losses->sum.n_queues && change != LOSSES_SAME; i++) {
+		struct ibvcap_ledger *ledger = &losses->rings[i]->ledger;
+		struct ledger_entry of_queue = entry->of_stream;
+
+		of_queue.head = entry->queues[i].head;
+		of_queue.before.marks = entry->queues[i].marks_before;
+		of_queue.after.marks = entry->queues[i].marks_after;
+		if (change == LOSSES_RENEWED)
+			ledger_renew(ledger, &of_queue);
+		else
+			ledger_append(ledger, &of_queue);
 	}
-	if (!is_known)
-		rx_losses_look_soon(stream->control);
 }
 
-/*
- * The last entry of the ledger comes when the workers of all queues have ended. Their rings close together behind it,
- * so that a reader of a closed ring finds all losses. A ring whose queue has failed closes at once.
- */
-void rx_losses_end(struct rx_endpoint *rx_endpoint)
+static void rx_losses_show_counters(const struct rx_losses *losses)
 {
-	const struct rx_stream *stream = rx_endpoint->stream->stream;
+	const struct losses *sum = &losses->sum;
 
-	rx_ledger_update(rx_endpoint->stream->ledger);
-	if (rx_endpoint->has_failed)
-		rx_ring_close(rx_endpoint->queue->ring, IBVCAP_RING_END_FAILED);
-	for (uint32_t i = 0; i < stream->n_queues && !rx_stream_runs(stream); i++)
-		if (!stream->queues[i]->has_failed)
-			rx_ring_close(stream->queues[i]->queue->ring, IBVCAP_RING_END_STOPPED);
-}
+	for (uint32_t i = 0; i < sum->n_queues; i++) {
+		_Atomic uint64_t *counters = losses->rings[i]->counters;
 
-static int on_look(sd_event_source *source, uint64_t time_us, void *context)
-{
-	struct control *control = context;
-	const struct rx_stream *stream;
-	bool is_waiting = false;
-
-	(void)time_us;
-	TAILQ_FOREACH (stream, &control->rx_streams, link) {
-		if (!rx_stream_runs(stream) || !rx_ledger_is_waiting(stream->known->ledger))
-			continue;
-		rx_ledger_update(stream->known->ledger);
-		is_waiting |= rx_ledger_is_waiting(stream->known->ledger);
+		counter_set(&counters[IBVCAP_RX_COUNTER_MATCHED], sum->matched);
+		counter_set(&counters[IBVCAP_RX_COUNTER_NO_BUFFER], counter_get(&sum->no_buffer));
+		counter_set(&counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS], sum->no_buffer_lossless);
 	}
-	control->look_us *= 2;
-	if (is_waiting && control->look_us <= LOOK_US_MAX)
-		loop_arm(source, control->look_us);
-	return 0;
 }
 
-int rx_losses_init(struct control *control)
+void rx_losses_update(struct rx_losses *losses)
 {
-	return loop_add_timer(control->options.event, &control->look, on_look, control);
+	uint64_t before = counter_get(&losses->sum.no_buffer), now;
+	enum losses_change change = losses_update(&losses->sum);
+
+	now = counter_get(&losses->sum.no_buffer);
+	if (now > before)
+		PROBE_LOSS(losses->rings[0]->stream, now - before, now);
+	rx_losses_show_counters(losses);
+	rx_losses_write(losses, change);
+}
+
+bool rx_losses_read(struct rx_losses *losses, const struct losses_reading *reading)
+{
+	uint64_t before_utc_ns = losses->reading.utc_ns;
+
+	rx_losses_update(losses);
+	losses->reading = *reading;
+	losses->reading.before_utc_ns = before_utc_ns;
+	rx_losses_write(losses, losses_renew_by(&losses->sum, &losses->reading));
+	return losses_are_at_rest(&losses->sum, reading->matched, rx_losses_accounted(losses),
+	                          counter_get(&losses->rings[0]->outages));
+}
+
+bool rx_losses_is_waiting(const struct rx_losses *losses)
+{
+	return losses->reading.at_ns &&
+	       (!losses->sum.has_entry || losses->sum.entry.of_stream.until_ns < losses->reading.at_ns);
+}
+
+bool rx_losses_is_settled(const struct rx_losses *losses, uint64_t matched)
+{
+	return losses_are_settled(&losses->sum, matched, rx_losses_accounted(losses));
 }

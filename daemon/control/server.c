@@ -224,7 +224,7 @@ static int set_up_control(struct control *control)
 	if (r < 0)
 		return r;
 	loop_arm(control->tick, TICK_US);
-	r = rx_losses_init(control);
+	r = rx_readings_init(control);
 	if (r < 0)
 		return r;
 	return sd_event_add_io(control->options.event, &control->listening, control->options.listener->fd, EPOLLIN,

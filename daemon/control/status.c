@@ -200,9 +200,9 @@ static bool is_stream_fresh(const struct control *control, const struct rx_strea
 		return false;
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		if (!stream->queues[i]->endpoint.ended)
-			is_mailed &= rx_losses_mail_reading(stream->queues[i]);
-	rx_ledger_update(stream->known->ledger);
-	return is_mailed && rx_ledger_is_settled(stream->known->ledger, stream->known->matched->value);
+			is_mailed &= rx_readings_mail(stream->queues[i]);
+	rx_losses_update(stream->known->losses);
+	return is_mailed && rx_losses_is_settled(stream->known->losses, stream->known->matched->value);
 }
 
 static bool is_fresh(struct control *control)

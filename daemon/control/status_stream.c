@@ -39,7 +39,7 @@ struct stream_terms {
  */
 static struct stream_terms read_terms(const struct control_stream *stream)
 {
-	const struct losses *losses = &stream->ledger->losses;
+	const struct losses *losses = &stream->losses->sum;
 	struct stream_terms terms;
 	uint64_t accounted = 0;
 
@@ -74,7 +74,7 @@ static void count_queue(const struct rx_endpoint *endpoint, const struct stream_
 	counters[IBVCAP_RX_COUNTER_JOINED] = terms->joined[index];
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER] = terms->no_buffer;
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] =
-		u64_min(endpoint->stream->ledger->losses.no_buffer_lossless, terms->no_buffer);
+		u64_min(endpoint->stream->losses->sum.no_buffer_lossless, terms->no_buffer);
 	counters[IBVCAP_RX_COUNTER_MATCHED] = terms->matched;
 	counters[STREAM_COUNTER_IN_FLIGHT] = terms->in_flight;
 	counters[STREAM_COUNTER_HEAD] = terms->published[index] + terms->errored[index];
@@ -84,7 +84,7 @@ static int append_queue(struct reply *reply, struct rx_endpoint *endpoint, const
 {
 	const struct control_stream *stream = endpoint->stream;
 	const struct ibvcap_ring *shared = endpoint->queue->ring->ring;
-	const struct losses_last *loss = &stream->ledger->losses.last;
+	const struct losses_last *loss = &stream->losses->sum.last;
 	uint64_t counters[STREAM_COUNTER_N] = {0};
 	struct ibvcap_status_stream part = {
 		.size = sizeof(part),

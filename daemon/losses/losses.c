@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The control thread's side: adds up the notes of a stream's workers, finds how many packets are lost, and says what
- * the ledger has to tell of them.
+ * A worker notes when a reading of the flow counters is settled in its queue, and what was lost before which row. The
+ * control thread adds the notes of a stream's workers up, finds how many packets are lost, and says what the ledger has
+ * to tell of them. A worker publishes each note as one piece, so that the control thread never sees parts of two.
  */
 #include "daemon/losses/losses.h"
 
@@ -9,14 +10,16 @@
 
 #include <string.h>
 
-#define LOADS_MAX 100 /* a worker writes a note in some 20 ns, unless it is put off the CPU */
+/* A completion may reach memory a little later than the flow counter counts its packet: wait this long. */
+#define SETTLE_NS UINT64_C(100000)
 
 /* The notes of all queues, added up. */
 struct losses_terms {
 	struct losses_reading oldest; /* of the readings that the workers have noted last */
 	uint64_t newest_matched;
-	uint64_t accounted, may_yet_come, dropped, split, stalled_utc_ns;
+	uint64_t accounted, before, may_yet_come, dropped, split, stalled_utc_ns;
 	bool all_noted, all_ended;
+	bool is_before_known;
 };
 
 void losses_init(struct losses *losses, uint32_t n_queues, uint32_t slots, bool counts_drops, bool joins,
@@ -37,34 +40,142 @@ void losses_init(struct losses *losses, uint32_t n_queues, uint32_t slots, bool 
 	}
 }
 
-/* False: the worker is writing it. Partner: losses_publish_note(). */
-static bool losses_load_note(const struct losses_queue *queue, struct losses_note *note)
+/* ---- a worker ------------------------------------------------------------------------------------ */
+
+static void losses_publish_note(struct losses_queue *queue)
 {
-	uint64_t words[sizeof(*note) / sizeof(uint64_t)];
+	ledger_store_words(&queue->version, queue->shared, &queue->note, sizeof(queue->note));
+}
 
-	for (unsigned n = 0; n < LOADS_MAX; n++) {
-		uint64_t version = atomic_load_explicit(&queue->version, memory_order_acquire);
+static struct ledger_losses losses_now(const struct losses_queue *queue, const struct losses_counts *counts)
+{
+	return (struct ledger_losses){
+		.marks = counts->marks,
+		.no_buffer = atomic_load_explicit(queue->no_buffer, memory_order_relaxed),
+		.outages = counts->outages,
+	};
+}
 
-		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-			words[i] = atomic_load_explicit(&queue->shared[i], memory_order_acquire);
-		if (version % 2 || atomic_load_explicit(&queue->version, memory_order_relaxed) != version)
-			continue;
-		memcpy(note, words, sizeof(words));
-		return true;
+/* The flow counters have a packet that the backend splits once, and it becomes several rows. */
+static void losses_queue_note(struct losses_queue *queue, enum losses_level level, const struct losses_counts *counts)
+{
+	queue->note.level = level;
+	queue->note.accounted = counts->accounted + counts->held - counts->split;
+	queue->note.dropped = counts->dropped;
+	queue->note.split = counts->split;
+	losses_publish_note(queue);
+	queue->noted = (struct losses_noted){
+		.at_ns = counts->now_ns,
+		.n = counts->accounted > counts->split ? counts->accounted - counts->split : 0,
+		.utc_ns = queue->note.reading.utc_ns,
+		.losses = losses_now(queue, counts),
+	};
+}
+
+/*
+ * The record of the last reading is made when every packet that the device holds now has a row. So all that was lost
+ * before now was lost before the row at the head that the ring will have then.
+ */
+static void losses_queue_owe_record(struct losses_queue *queue, const struct losses_counts *counts)
+{
+	queue->due_ns = counts->now_ns;
+	queue->due_taken = counts->posted;
+	queue->record = LOSSES_RECORD_DUE;
+}
+
+void losses_queue_read(struct losses_queue *queue, const struct losses_reading *reading,
+                       const struct losses_counts *counts)
+{
+	struct losses_note *note = &queue->note;
+
+	note->reading = *reading;
+	queue->is_open = true;
+	losses_queue_owe_record(queue, counts);
+	/* The packets and losses of a note that is older than the reading are in the reading's counters. */
+	if (queue->noted.at_ns < reading->at_ns) {
+		queue->before = queue->noted;
+		/* The control thread has added up the last notes since. It knows no loss that is later than now. */
+		queue->before.losses.no_buffer = losses_now(queue, counts).no_buffer;
+		note->n_before = queue->noted.n;
+		note->has_before = 1;
 	}
-	return false;
+	/* Under overload no poll may ever be empty, but at most a whole receive queue of packets can still come. */
+	losses_queue_note(queue, LOSSES_OPEN, counts);
 }
 
-static bool losses_load_notes(const struct losses *losses, struct losses_note *notes)
+/* until_ns: of the reading, or LEDGER_ENDED. */
+static void losses_queue_record(struct losses_queue *queue, uint64_t until_ns, const struct losses_counts *counts)
 {
-	bool is_whole = true;
+	struct losses_note *note = &queue->note;
 
-	for (uint32_t i = 0; i < losses->n_queues; i++)
-		is_whole &= losses_load_note(&losses->queues[i], &notes[i]);
-	return is_whole;
+	queue->record = counts->decided_ns == UINT64_MAX ? LOSSES_RECORD_MADE : LOSSES_RECORD_PARTIAL;
+	note->dropped = counts->dropped;
+	note->settled = (struct ledger_entry){
+		.until_ns = u64_min(until_ns, counts->decided_ns),
+		.read_utc_ns = queue->before.utc_ns,
+		.until_utc_ns = note->reading.utc_ns,
+		/* Fragments that are held may be lost, though no packet matches: no reading makes the record newer. */
+		.matched = queue->record == LOSSES_RECORD_PARTIAL ? UINT64_MAX : note->reading.matched,
+		.head = counts->head,
+		.before = queue->before.losses,
+		.after = losses_now(queue, counts),
+	};
+	note->settled.after.marks += queue->counts_drops ? 0 : counts->n_maybe;
+	losses_publish_note(queue);
 }
 
-/* ---- the packets that are lost ------------------------------------------------------------------- */
+/* At an empty poll, long enough after the reading: every packet that it counted has come or is lost. */
+static void losses_queue_settle(struct losses_queue *queue, const struct losses_counts *counts)
+{
+	uint64_t settle_ns = counts->is_ending ? queue->drain_ns : SETTLE_NS;
+
+	if (!queue->is_open || !counts->is_empty || counts->now_ns - queue->due_ns < settle_ns)
+		return;
+	losses_queue_note(queue, LOSSES_SETTLED, counts);
+	queue->is_open = false;
+}
+
+/*
+ * The record was made while fragments were held. When all have a row, or are lost, it is made again. The device may
+ * have lost packets since the poll, and hold others that came before those.
+ */
+static void losses_queue_owe_again(struct losses_queue *queue, const struct losses_counts *counts)
+{
+	if (queue->is_open || counts->held)
+		return;
+	losses_queue_note(queue, LOSSES_SETTLED, counts);
+	queue->before = queue->noted;
+	losses_queue_owe_record(queue, counts);
+}
+
+/*
+ * The reading is settled (1) drain_ns after it, at a poll that took all that the device held, or (2) when a card has
+ * used all slots that were posted at that time.
+ */
+static bool losses_queue_has_drained(const struct losses_queue *queue, const struct losses_counts *counts)
+{
+	if (!queue->counts_drops && counts->taken >= queue->due_taken)
+		return true;
+	return counts->took_all && counts->now_ns - queue->due_ns >= queue->drain_ns;
+}
+
+void losses_queue_look(struct losses_queue *queue, const struct losses_counts *counts)
+{
+	losses_queue_settle(queue, counts);
+	if (queue->record == LOSSES_RECORD_PARTIAL)
+		losses_queue_owe_again(queue, counts);
+	else if (queue->record == LOSSES_RECORD_DUE && !counts->is_resetting && losses_queue_has_drained(queue, counts))
+		losses_queue_record(queue, queue->note.reading.at_ns, counts);
+}
+
+void losses_queue_end(struct losses_queue *queue, const struct losses_counts *counts)
+{
+	losses_queue_note(queue, LOSSES_ENDED, counts);
+	losses_queue_record(queue, LEDGER_ENDED, counts);
+	queue->is_open = false;
+}
+
+/* ---- the control thread: the packets that are lost ---------------------------------------------- */
 
 /*
  * A worker that has ended holds nobody up: its reading counts only if all have ended. Rows that came after the oldest
@@ -73,7 +184,11 @@ static bool losses_load_notes(const struct losses *losses, struct losses_note *n
 static struct losses_terms losses_terms_of(const struct losses *losses, const struct losses_note *notes)
 {
 	struct losses_terms terms = {
-		.oldest = {.matched = UINT64_MAX, .at_ns = UINT64_MAX}, .all_noted = true, .all_ended = true};
+		.oldest = {.matched = UINT64_MAX, .at_ns = UINT64_MAX},
+		.all_noted = true,
+		.all_ended = true,
+		.is_before_known = true,
+	};
 
 	for (uint32_t i = 0; i < losses->n_queues; i++) {
 		const struct losses_note *note = &notes[i];
@@ -81,6 +196,8 @@ static struct losses_terms losses_terms_of(const struct losses *losses, const st
 
 		terms.newest_matched = u64_max(terms.newest_matched, note->reading.matched);
 		terms.accounted += note->accounted;
+		terms.before += note->n_before;
+		terms.is_before_known &= note->has_before != 0;
 		terms.dropped += note->dropped;
 		terms.split += note->split;
 		terms.stalled_utc_ns = u64_max(terms.stalled_utc_ns, stalled);
@@ -122,25 +239,18 @@ static void losses_note_last(struct losses_last *last, const struct losses_readi
 	last->to_utc_ns = reading->utc_ns;
 }
 
-uint64_t losses_add_up(struct losses *losses)
+static void losses_add_up(struct losses *losses, const struct losses_terms *terms)
 {
-	struct losses_note notes[LOSSES_QUEUES_MAX];
-	struct losses_terms terms;
-	uint64_t before, now;
+	uint64_t before = atomic_load_explicit(&losses->no_buffer, memory_order_relaxed);
+	uint64_t now = u64_max(before, losses_found(losses, terms));
 
-	if (!losses_load_notes(losses, notes))
-		return 0;
-	terms = losses_terms_of(losses, notes);
-	before = atomic_load_explicit(&losses->no_buffer, memory_order_relaxed);
-	now = u64_max(before, losses_found(losses, &terms));
 	atomic_store_explicit(&losses->no_buffer, now, memory_order_relaxed);
 	if (now > before)
-		losses_note_last(&losses->last, &terms.oldest, now - before);
-	if (terms.stalled_utc_ns && terms.stalled_utc_ns >= terms.oldest.before_utc_ns)
+		losses_note_last(&losses->last, &terms->oldest, now - before);
+	if (terms->stalled_utc_ns && terms->stalled_utc_ns >= terms->oldest.before_utc_ns)
 		losses->no_buffer_lossless += now - before;
-	losses->read = u64_max(losses->read, terms.newest_matched);
-	losses->matched = u64_max(losses->matched, terms.newest_matched + terms.split);
-	return now - before;
+	losses->read = u64_max(losses->read, terms->newest_matched);
+	losses->matched = u64_max(losses->matched, terms->newest_matched + terms->split);
 }
 
 bool losses_are_settled(const struct losses *losses, uint64_t matched, uint64_t accounted)
@@ -149,64 +259,50 @@ bool losses_are_settled(const struct losses *losses, uint64_t matched, uint64_t 
 	       accounted + atomic_load_explicit(&losses->no_buffer, memory_order_relaxed) >= matched;
 }
 
-/* ---- the ledger ---------------------------------------------------------------------------------- */
+/* ---- the control thread: the ledger -------------------------------------------------------------- */
 
 /*
  * Of the matched packets, those with a row from before the reading are not lost. Rows that came later may be of packets
  * that were matched later. The device's own count, if there is one, is another bound. It lacks the fragments that are
  * held and lost later, and a worker knows only of its own queue that it holds none from before the reading.
  */
-static uint64_t losses_most(const struct losses *losses, const struct losses_note *notes, uint64_t least)
+static uint64_t losses_most(const struct losses *losses, const struct losses_terms *terms, uint64_t least)
 {
-	uint64_t matched = 0, before = 0, dropped = 0, most;
-	bool is_known = true, all_ended = true;
+	uint64_t most = UINT64_MAX;
 
-	for (uint32_t i = 0; i < losses->n_queues; i++) {
-		matched = u64_max(matched, notes[i].reading.matched);
-		before += notes[i].n_before;
-		dropped += notes[i].dropped;
-		is_known &= notes[i].has_before != 0;
-		all_ended &= notes[i].level == LOSSES_ENDED;
-	}
-	most = is_known && matched >= before ? matched - before : UINT64_MAX;
-	if (losses->counts_drops && dropped < most && !(losses->joins && losses->n_queues > 1))
-		most = dropped;
-	return most < least || all_ended ? least : most;
+	if (terms->is_before_known && terms->newest_matched >= terms->before)
+		most = terms->newest_matched - terms->before;
+	if (losses->counts_drops && terms->dropped < most && !(losses->joins && losses->n_queues > 1))
+		most = terms->dropped;
+	return most < least || terms->all_ended ? least : most;
 }
 
 /* The queues' records, put together: each says of its own rows and marks, and all of the same stream's losses. */
-static bool losses_make_entry(const struct losses *losses, const struct losses_note *notes, struct losses_entry *entry)
+static bool losses_make_entry(const struct losses *losses, const struct losses_note *notes,
+                              const struct losses_terms *terms, struct losses_entry *entry)
 {
 	uint64_t least = atomic_load_explicit(&losses->no_buffer, memory_order_relaxed);
-	uint64_t before = UINT64_MAX, outages_before = UINT64_MAX, outages_after = 0;
+	struct ledger_entry *all = &entry->of_stream;
 
-	*entry = (struct losses_entry){.until_ns = UINT64_MAX,
-	                               .read_utc_ns = UINT64_MAX,
-	                               .until_utc_ns = UINT64_MAX,
-	                               .matched = notes[0].matched,
-	                               .no_buffer_most = losses_most(losses, notes, least)};
+	*entry = (struct losses_entry){.of_stream = notes[0].settled};
 	for (uint32_t i = 0; i < losses->n_queues; i++) {
-		const struct losses_note *note = &notes[i];
+		const struct ledger_entry *settled = &notes[i].settled;
 
-		if (!note->until_ns)
+		if (!settled->until_ns)
 			return false;
-		entry->until_ns = u64_min(entry->until_ns, note->until_ns);
-		entry->read_utc_ns = u64_min(entry->read_utc_ns, note->read_utc_ns);
-		entry->until_utc_ns = u64_min(entry->until_utc_ns, note->until_utc_ns);
-		entry->matched = note->matched == entry->matched ? note->matched : UINT64_MAX;
-		before = u64_min(before, note->before.no_buffer);
-		outages_before = u64_min(outages_before, note->before.outages);
-		outages_after = u64_max(outages_after, note->after.outages);
-		entry->queues[i].head = note->head;
-		entry->queues[i].before.marks = note->before.marks;
-		entry->queues[i].after.marks = note->after.marks;
+		all->until_ns = u64_min(all->until_ns, settled->until_ns);
+		all->read_utc_ns = u64_min(all->read_utc_ns, settled->read_utc_ns);
+		all->until_utc_ns = u64_min(all->until_utc_ns, settled->until_utc_ns);
+		all->matched = settled->matched == all->matched ? settled->matched : UINT64_MAX;
+		all->before.no_buffer = u64_min(all->before.no_buffer, settled->before.no_buffer);
+		all->before.outages = u64_min(all->before.outages, settled->before.outages);
+		all->after.outages = u64_max(all->after.outages, settled->after.outages);
+		entry->queues[i].head = settled->head;
+		entry->queues[i].marks_before = settled->before.marks;
+		entry->queues[i].marks_after = settled->after.marks;
 	}
-	for (uint32_t i = 0; i < losses->n_queues; i++) {
-		entry->queues[i].before.no_buffer = before;
-		entry->queues[i].before.outages = outages_before;
-		entry->queues[i].after.no_buffer = least;
-		entry->queues[i].after.outages = outages_after;
-	}
+	all->after.no_buffer = least;
+	all->no_buffer_most = losses_most(losses, terms, least);
 	return true;
 }
 
@@ -214,91 +310,89 @@ static bool losses_make_entry(const struct losses *losses, const struct losses_n
 static bool losses_are_same(const struct losses *losses, const struct losses_entry *from,
                             const struct losses_entry *until)
 {
-	for (uint32_t i = 0; i < losses->n_queues; i++) {
-		const struct ledger_losses *before = &from->queues[i].before, *after = &until->queues[i].after;
-
-		if (before->marks != after->marks || before->no_buffer != after->no_buffer ||
-		    before->outages != after->outages)
+	for (uint32_t i = 0; i < losses->n_queues; i++)
+		if (from->queues[i].marks_before != until->queues[i].marks_after)
 			return false;
-	}
-	return true;
+	return from->of_stream.before.no_buffer == until->of_stream.after.no_buffer &&
+	       from->of_stream.before.outages == until->of_stream.after.outages;
 }
 
 /* A record of the same time can say more: a reading without new packets has renewed the entry, and is settled now. */
 static bool losses_says_more(const struct losses *losses, const struct losses_entry *entry)
 {
-	const struct losses_entry *newest = &losses->entry;
+	const struct ledger_entry *newest = &losses->entry.of_stream, *made = &entry->of_stream;
 
 	for (uint32_t i = 0; i < losses->n_queues; i++)
-		if (entry->queues[i].before.marks > newest->queues[i].before.marks)
+		if (entry->queues[i].marks_before > losses->entry.queues[i].marks_before)
 			return true;
-	return entry->matched != newest->matched || entry->no_buffer_most < newest->no_buffer_most ||
-	       entry->queues[0].before.no_buffer > newest->queues[0].before.no_buffer ||
-	       entry->queues[0].before.outages > newest->queues[0].before.outages;
+	return made->matched != newest->matched || made->no_buffer_most < newest->no_buffer_most ||
+	       made->before.no_buffer > newest->before.no_buffer || made->before.outages > newest->before.outages;
 }
 
 static bool losses_is_news(const struct losses *losses, const struct losses_entry *entry)
 {
+	const struct ledger_entry *newest = &losses->entry.of_stream, *made = &entry->of_stream;
+
 	if (!losses->has_entry)
 		return true;
 	for (uint32_t i = 0; i < losses->n_queues; i++)
 		if (entry->queues[i].head < losses->entry.queues[i].head)
 			return false;
-	return entry->until_ns > losses->entry.until_ns ||
-	       (entry->until_ns == losses->entry.until_ns && losses_says_more(losses, entry));
+	return made->until_ns > newest->until_ns ||
+	       (made->until_ns == newest->until_ns && losses_says_more(losses, entry));
 }
 
-static void losses_renew(struct losses *losses, const struct losses_entry *by, struct losses_entry *entry)
+static enum losses_change losses_renew(struct losses *losses, const struct ledger_entry *by)
 {
-	struct losses_entry *newest = &losses->entry;
+	struct ledger_entry *newest = &losses->entry.of_stream;
 
-	newest->is_renewal = true;
 	newest->until_ns = by->until_ns;
 	newest->until_utc_ns = by->until_utc_ns;
 	newest->matched = by->matched;
 	newest->no_buffer_most = by->no_buffer_most;
-	*entry = *newest;
+	return LOSSES_RENEWED;
 }
 
-bool losses_next_entry(struct losses *losses, struct losses_entry *entry)
+enum losses_change losses_update(struct losses *losses)
 {
 	struct losses_note notes[LOSSES_QUEUES_MAX];
+	struct losses_terms terms;
 	struct losses_entry made;
 
-	if (!losses_load_notes(losses, notes) || !losses_make_entry(losses, notes, &made) ||
-	    !losses_is_news(losses, &made))
-		return false;
-	if (losses->has_entry && losses_are_same(losses, &losses->entry, &made)) {
-		losses_renew(losses, &made, entry);
-	} else {
-		losses->has_entry = true;
-		losses->entry = *entry = made;
-	}
-	return true;
+	for (uint32_t i = 0; i < losses->n_queues; i++)
+		if (!ledger_load_words(&losses->queues[i].version, losses->queues[i].shared, &notes[i],
+		                       sizeof(notes[i])))
+			return LOSSES_SAME;
+	terms = losses_terms_of(losses, notes);
+	losses_add_up(losses, &terms);
+	if (!losses_make_entry(losses, notes, &terms, &made) || !losses_is_news(losses, &made))
+		return LOSSES_SAME;
+	if (losses->has_entry && losses_are_same(losses, &losses->entry, &made))
+		return losses_renew(losses, &made.of_stream);
+	losses->has_entry = true;
+	losses->entry = made;
+	return LOSSES_APPENDED;
 }
 
-bool losses_renew_by(struct losses *losses, const struct losses_reading *reading, struct losses_entry *entry)
+enum losses_change losses_renew_by(struct losses *losses, const struct losses_reading *reading)
 {
-	const struct losses_entry *newest = &losses->entry;
+	const struct ledger_entry *newest = &losses->entry.of_stream;
 
 	if (!losses->has_entry || newest->matched != reading->matched || newest->until_ns >= reading->at_ns)
-		return false;
-	losses_renew(losses,
-	             &(struct losses_entry){.until_ns = reading->at_ns,
-	                                    .until_utc_ns = reading->utc_ns,
-	                                    .matched = reading->matched,
-	                                    .no_buffer_most = newest->no_buffer_most},
-	             entry);
-	return true;
+		return LOSSES_SAME;
+	return losses_renew(losses, &(struct ledger_entry){.until_ns = reading->at_ns,
+	                                                   .until_utc_ns = reading->utc_ns,
+	                                                   .matched = reading->matched,
+	                                                   .no_buffer_most = newest->no_buffer_most});
 }
 
 bool losses_are_at_rest(const struct losses *losses, uint64_t matched, uint64_t accounted, uint64_t outages)
 {
-	const struct losses_entry *newest = &losses->entry;
+	const struct ledger_entry *newest = &losses->entry.of_stream;
 	uint64_t no_buffer = atomic_load_explicit(&losses->no_buffer, memory_order_relaxed);
 
 	return losses->has_entry && newest->matched == matched && losses->read == matched &&
 	       accounted + no_buffer == matched && newest->no_buffer_most == no_buffer &&
-	       losses_are_same(losses, newest, newest) && newest->queues[0].before.no_buffer == no_buffer &&
-	       newest->queues[0].before.outages == outages;
+	       losses_are_same(losses, &losses->entry, &losses->entry) && newest->before.no_buffer == no_buffer &&
+	       newest->before.outages == outages;
 }

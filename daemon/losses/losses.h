@@ -5,7 +5,7 @@
  *
  * The control thread reads the flow counters some times a second, and mails the reading to each worker. A worker notes
  * what its queue has accounted for (losses_queue_…). The control thread adds the notes up (losses_…): it finds the
- * packets that are lost, and what the ledger of the stream says of them (lib/losses/ledger.h). Declares losses_queue.c.
+ * packets that are lost, and what the ledger of the stream says of them (lib/losses/ledger.h).
  */
 #ifndef DAEMON_LOSSES_LOSSES_H
 #define DAEMON_LOSSES_LOSSES_H
@@ -16,7 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LOSSES_QUEUES_MAX IBVCAP_QUEUES_MAX
+#define LOSSES_QUEUES_MAX   IBVCAP_QUEUES_MAX
+#define LOSSES_DRAIN_NS_MIN UINT64_C(2000000) /* least drain_ns of a device */
 
 /* A reading of the flow counters of all queues. */
 struct losses_reading {
@@ -64,17 +65,11 @@ struct losses_note {
 	uint64_t dropped;
 	uint64_t split;
 	/*
-	 * What is settled of the queue: each packet that steering gave it before until_ns is published below head, is a
-	 * row in error, or is lost. All of "before" was lost before the row at head; all that was lost before until_ns
-	 * is in "after".
+	 * What is settled of the queue, in an entry without its number and no_buffer_most: each packet that steering
+	 * gave the queue before until_ns is published below head, is a row in error, or is lost. until_ns 0: nothing is
+	 * settled yet.
 	 */
-	uint64_t until_ns; /* 0: nothing is settled yet; LEDGER_ENDED */
-	uint64_t matched;  /* of the reading; UINT64_MAX: fragments are held that came later */
-	uint64_t read_utc_ns;
-	uint64_t until_utc_ns;
-	uint64_t head;
-	struct ledger_losses before;
-	struct ledger_losses after;
+	struct ledger_entry settled;
 };
 
 enum losses_record {
@@ -96,14 +91,12 @@ struct losses_queue {
 	enum losses_record record;
 	uint64_t due_ns;    /* when the reading came, or its record became due again */
 	uint64_t due_taken; /* a card that has returned this number of slots has completed the packets of the reading */
-	struct {
+	struct losses_noted {
 		uint64_t at_ns;
 		uint64_t n;
 		uint64_t utc_ns; /* of the newest reading then */
 		struct ledger_losses losses;
-	} noted;                     /* at the last note */
-	struct ledger_losses before; /* the same at a time before the reading */
-	uint64_t before_utc_ns;      /* likewise: of the newest reading then */
+	} noted, before; /* at the last note; at one before the reading */
 	struct losses_note note;
 
 	/* Any thread. */
@@ -112,19 +105,21 @@ struct losses_queue {
 	_Atomic uint64_t shared[sizeof(struct losses_note) / sizeof(uint64_t)];
 };
 
-/* The next entry of the ledger, for all queues. */
+/* An entry of the ledger, for all queues. */
 struct losses_entry {
-	bool is_renewal; /* of the newest entry: nothing was lost since */
-	uint64_t until_ns;
-	uint64_t read_utc_ns;
-	uint64_t until_utc_ns;
-	uint64_t matched;
-	uint64_t no_buffer_most;
+	struct ledger_entry of_stream; /* without number, head and marks */
 	struct {
 		uint64_t head;
-		struct ledger_losses before;
-		struct ledger_losses after;
+		uint64_t marks_before;
+		uint64_t marks_after;
 	} queues[LOSSES_QUEUES_MAX];
+};
+
+/* What has become of the newest entry. */
+enum losses_change {
+	LOSSES_SAME,
+	LOSSES_RENEWED,  /* until_ns, until_utc_ns, matched and no_buffer_most: nothing was lost since */
+	LOSSES_APPENDED, /* it is another one */
 };
 
 /* The newest reading that showed another loss. */
@@ -181,11 +176,8 @@ static inline bool losses_queue_is_waiting(const struct losses_queue *queue)
 void losses_init(struct losses *losses, uint32_t n_queues, uint32_t slots, bool counts_drops, bool joins,
                  uint64_t drain_ns);
 
-/** Add up what the workers have noted. Returns by how much no_buffer grew. */
-uint64_t losses_add_up(struct losses *losses);
-
-/** After losses_add_up(). True: *entry is for the ledger, and is the newest one from now on. */
-bool losses_next_entry(struct losses *losses, struct losses_entry *entry);
+/** Add up what the workers have noted, and see what the ledger has to tell of it. */
+enum losses_change losses_update(struct losses *losses);
 
 /**
  * Packets as the flow counters count them, that have a row, had an error, or need no row: accounted. Are all packets of
@@ -193,11 +185,8 @@ bool losses_next_entry(struct losses *losses, struct losses_entry *entry);
  */
 bool losses_are_settled(const struct losses *losses, uint64_t matched, uint64_t accounted);
 
-/**
- * The flow counters have not moved since the newest entry, so nothing was lost. True: *entry renews it until the
- * reading.
- */
-bool losses_renew_by(struct losses *losses, const struct losses_reading *reading, struct losses_entry *entry);
+/** If the flow counters have not moved since the newest entry, nothing was lost: renew it until the reading. */
+enum losses_change losses_renew_by(struct losses *losses, const struct losses_reading *reading);
 
 /**
  * Does the newest entry say all that is to be known of the reading? Then the workers need not account for it, and those

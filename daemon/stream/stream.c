@@ -9,6 +9,7 @@
 #include "daemon/base/numa.h"
 #include "daemon/flow/flow.h"
 #include "daemon/memory/geometry.h"
+#include "lib/base/min.h"
 #include "lib/base/size.h"
 #include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
@@ -223,9 +224,9 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failur
 {
 	int r = 0;
 
-	rx_ledger_init(&stream->ledger, stream->n_queues, stream->config->receive_queue_slots,
-	               stream->interface->capabilities.counts_drops, stream->reassembles,
-	               stream->interface->capabilities.settle_ns);
+	losses_init(&stream->losses.sum, stream->n_queues, stream->config->receive_queue_slots,
+	            stream->interface->capabilities.counts_drops, stream->reassembles,
+	            u64_max(stream->interface->capabilities.settle_ns, LOSSES_DRAIN_NS_MIN));
 	for (uint32_t i = 0; i < stream->n_queues && r == 0; i++)
 		r = stream_queue_prepare(&stream->queues[i], epoch, failure);
 	if (r == 0 && stream->n_queues > 1)
@@ -282,9 +283,9 @@ uint64_t stream_count(const struct stream *stream, enum ibvcap_rx_counter counte
 static void stream_log_sum(const struct stream *stream)
 {
 	const struct log_counter sum[] = {
-		{stream_counters[IBVCAP_RX_COUNTER_MATCHED].name, stream->ledger.losses.matched},
+		{stream_counters[IBVCAP_RX_COUNTER_MATCHED].name, stream->losses.sum.matched},
 		{stream_counters[IBVCAP_RX_COUNTER_PUBLISHED].name, stream_count(stream, IBVCAP_RX_COUNTER_PUBLISHED)},
-		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, counter_get(&stream->ledger.losses.no_buffer)},
+		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, counter_get(&stream->losses.sum.no_buffer)},
 		{stream_counters[IBVCAP_RX_COUNTER_ERRORED].name, stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)},
 		{stream_counters[IBVCAP_RX_COUNTER_JOINED].name, stream_count(stream, IBVCAP_RX_COUNTER_JOINED)},
 	};
@@ -311,7 +312,7 @@ void stream_join(struct stream *stream)
 		ran |= stream_queue_join(&stream->queues[i]);
 	if (!ran)
 		return;
-	rx_ledger_update(&stream->ledger);
+	rx_losses_update(&stream->losses);
 	stream_log_sum(stream);
 }
 

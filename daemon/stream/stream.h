@@ -14,10 +14,10 @@
 #include "daemon/base/loss_span.h"
 #include "daemon/config/config.h"
 #include "daemon/control/control.h"
+#include "daemon/control/rx_losses.h"
 #include "daemon/port/interface.h"
 #include "daemon/state/service.h"
 #include "daemon/stream/stream_queue.h"
-#include "daemon/ring/rx_ledger.h"
 
 /* A flow that the device has, with a copy of its configuration, which may be freed before the flow is removed. */
 struct stream_flow {
@@ -50,7 +50,7 @@ struct stream {
 	struct stream_queue *queues;
 	uint32_t n_queues;
 	struct backend_queue *group; /* the group of all queues; NULL: there is one queue */
-	struct rx_ledger ledger;
+	struct rx_losses losses;
 	struct control_stream control; /* as control sees it */
 	bool stopping;
 	struct stream_flow *flows;
@@ -146,7 +146,7 @@ void stream_tell_losses(struct stream *stream, uint64_t now_ns);
 /** Log how often the queue was reset and why, likewise. */
 void stream_tell_resets(struct stream_queue *queue, uint64_t now_ns);
 
-/** The sum of a counter over the queues; for those of the stream there is stream->ledger.losses. */
+/** The sum of a counter over the queues; for those of the stream there is stream->losses.sum. */
 uint64_t stream_count(const struct stream *stream, enum ibvcap_rx_counter counter);
 
 /** For struct reading; context is the stream. */

@@ -36,7 +36,7 @@ static void log_loss(const struct stream *stream, enum log_event event, const ch
 
 void stream_tell_losses(struct stream *stream, uint64_t now_ns)
 {
-	const struct loss_counts now = {counter_get(&stream->ledger.losses.no_buffer),
+	const struct loss_counts now = {counter_get(&stream->losses.sum.no_buffer),
 	                                stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)};
 	struct loss_watch *loss = &stream->loss;
 	const bool grows = now.no_buffer > loss->seen.no_buffer || now.errored > loss->seen.errored;

@@ -109,7 +109,7 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 		.worker.node = stream->interface->numa_node,
 		.device_timestamps = stream->device_timestamps,
 		.kernel_times = stream->device_timestamps && stream->interface->capabilities.kernel_times,
-		.losses = &stream->ledger.losses.queues[queue->index],
+		.losses = &stream->losses.sum.queues[queue->index],
 	};
 	int r;
 
@@ -118,7 +118,7 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 		snprintf(name, sizeof(name), "%.15s", config->name);
 	else
 		snprintf(name, sizeof(name), "%.12s:%u", config->name, queue->index);
-	rx_ledger_add_queue(&stream->ledger, queue->index, queue->ring.ring,
+	rx_losses_add_queue(&stream->losses, queue->index, queue->ring.ring,
 	                    &(queue->queue->device ? queue->queue->device : queue->queue)->n_split);
 	r = rx_worker_new(&queue->worker, &options);
 	if (r == 0)

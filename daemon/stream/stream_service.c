@@ -66,7 +66,7 @@ static int stream_service_serve(struct daemon *daemon, struct service *service, 
 		.device = interface->capabilities.device,
 		.backend = interface->ops->name,
 		.matched = &stream->matched,
-		.ledger = &stream->ledger,
+		.losses = &stream->losses,
 		.n_queues = stream->n_queues,
 		.context = stream,
 	};

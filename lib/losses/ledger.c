@@ -20,75 +20,64 @@ static void store(_Atomic uint64_t *word, uint64_t value)
 	atomic_store_explicit(word, value, memory_order_release);
 }
 
-/* ---- the writer ---------------------------------------------------------------------------------- */
-
-static void store_losses(struct ibvcap_queue_losses *shared, const struct ledger_losses *losses)
+void ledger_store_words(_Atomic uint64_t *version, _Atomic uint64_t *shared, const void *words, size_t bytes)
 {
-	store(&shared->marks, losses->marks);
-	store(&shared->no_buffer, losses->no_buffer);
-	store(&shared->outages, losses->outages);
+	uint64_t before = load(version);
+	const uint64_t *from = words;
+
+	store(version, before + 1);
+	for (size_t i = 0; i < bytes / sizeof(*from); i++)
+		store(&shared[i], from[i]);
+	store(version, before + 2);
 }
 
-static void store_bounds(struct ibvcap_ledger_entry *shared, const struct ledger_entry *entry)
+bool ledger_load_words(const _Atomic uint64_t *version, const _Atomic uint64_t *shared, void *words, size_t bytes)
 {
-	store(&shared->until_ns, entry->until_ns);
-	store(&shared->until_utc_ns, entry->until_utc_ns);
-	store(&shared->matched, entry->matched);
-	store(&shared->no_buffer_most, entry->no_buffer_most);
+	uint64_t *to = words;
+
+	for (unsigned n = 0; n < LOADS_MAX; n++) {
+		uint64_t before = load(version);
+
+		for (size_t i = 0; i < bytes / sizeof(*to); i++)
+			to[i] = load(&shared[i]);
+		if (before % 2 == 0 && load(version) == before)
+			return true;
+	}
+	return false;
+}
+
+/* ---- the writer ---------------------------------------------------------------------------------- */
+
+static void write_entry(struct ibvcap_ledger *ledger, const struct ledger_entry *entry)
+{
+	struct ibvcap_ledger_entry *shared = &ledger->entries[entry->number % IBVCAP_LEDGER_ENTRIES];
+
+	ledger_store_words(&shared->version, shared->words, entry, sizeof(*entry));
 }
 
 void ledger_append(struct ibvcap_ledger *ledger, const struct ledger_entry *entry)
 {
-	uint64_t number = load(&ledger->n_entries);
-	struct ibvcap_ledger_entry *shared = &ledger->entries[number % IBVCAP_LEDGER_ENTRIES];
-	uint64_t version = load(&shared->version);
+	struct ledger_entry next = *entry;
 
-	store(&shared->version, version + 1);
-	store(&shared->number, number);
-	store(&shared->read_utc_ns, entry->read_utc_ns);
-	store(&shared->head, entry->head);
-	store_losses(&shared->before, &entry->before);
-	store_losses(&shared->after, &entry->after);
-	store_bounds(shared, entry);
-	store(&shared->version, version + 2);
-	store(&ledger->n_entries, number + 1);
+	next.number = load(&ledger->n_entries);
+	write_entry(ledger, &next);
+	store(&ledger->n_entries, next.number + 1);
 }
 
 void ledger_renew(struct ibvcap_ledger *ledger, const struct ledger_entry *entry)
 {
-	struct ibvcap_ledger_entry *shared = &ledger->entries[(load(&ledger->n_entries) - 1) % IBVCAP_LEDGER_ENTRIES];
-	uint64_t version = load(&shared->version);
+	struct ledger_entry newest;
 
-	store(&shared->version, version + 1);
-	store_bounds(shared, entry);
-	store(&shared->version, version + 2);
+	if (!ledger_newest(ledger, &newest))
+		return;
+	newest.until_ns = entry->until_ns;
+	newest.until_utc_ns = entry->until_utc_ns;
+	newest.matched = entry->matched;
+	newest.no_buffer_most = entry->no_buffer_most;
+	write_entry(ledger, &newest);
 }
 
 /* ---- readers ------------------------------------------------------------------------------------- */
-
-static void load_losses(const struct ibvcap_queue_losses *shared, struct ledger_losses *losses)
-{
-	losses->marks = load(&shared->marks);
-	losses->no_buffer = load(&shared->no_buffer);
-	losses->outages = load(&shared->outages);
-}
-
-/* False: the writer changes it. */
-static bool try_load(const struct ibvcap_ledger_entry *shared, struct ledger_entry *entry)
-{
-	uint64_t version = load(&shared->version);
-
-	entry->number = load(&shared->number);
-	entry->until_ns = load(&shared->until_ns);
-	entry->read_utc_ns = load(&shared->read_utc_ns);
-	entry->until_utc_ns = load(&shared->until_utc_ns);
-	entry->matched = load(&shared->matched);
-	entry->head = load(&shared->head);
-	load_losses(&shared->before, &entry->before);
-	load_losses(&shared->after, &entry->after);
-	entry->no_buffer_most = load(&shared->no_buffer_most);
-	return version % 2 == 0 && version && load(&shared->version) == version;
-}
 
 uint64_t ledger_n_entries(const struct ibvcap_ledger *ledger)
 {
@@ -99,10 +88,8 @@ bool ledger_load(const struct ibvcap_ledger *ledger, uint64_t number, struct led
 {
 	const struct ibvcap_ledger_entry *shared = &ledger->entries[number % IBVCAP_LEDGER_ENTRIES];
 
-	for (unsigned i = 0; i < LOADS_MAX; i++)
-		if (try_load(shared, entry))
-			return entry->number == number;
-	return false;
+	return number < ledger_n_entries(ledger) &&
+	       ledger_load_words(&shared->version, shared->words, entry, sizeof(*entry)) && entry->number == number;
 }
 
 bool ledger_newest(const struct ibvcap_ledger *ledger, struct ledger_entry *entry)

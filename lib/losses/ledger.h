@@ -7,29 +7,40 @@
 #ifndef LIB_LOSSES_LEDGER_H
 #define LIB_LOSSES_LEDGER_H
 
+#include <assert.h>
 #include <ibvcap/layout.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define LEDGER_ENDED UINT64_MAX /* in place of until_ns: no packet comes any more */
 
-/* Copies of struct ibvcap_queue_losses and struct ibvcap_ledger_entry. */
+/*
+ * What a queue had lost until some moment. It begins at 0 in each epoch. A reader compares two: if marks is the same,
+ * the queue lost nothing between them.
+ */
 struct ledger_losses {
-	uint64_t marks;
-	uint64_t no_buffer;
-	uint64_t outages;
+	uint64_t marks;     /* grows whenever the queue may have lost a packet */
+	uint64_t no_buffer; /* of the stream: so many were lost at least, by all queues */
+	uint64_t outages;   /* of the interface; odd: it is down */
 };
+
+/*
+ * What was lost. All losses in "before" happened before the row at head. All losses until until_ns, a time of
+ * CLOCK_MONOTONIC, are in "after". So between the row at head and until_ns the queue lost at most what "after" has more
+ * than "before": nothing if the two are equal.
+ */
 struct ledger_entry {
-	uint64_t number;
-	uint64_t until_ns;
-	uint64_t read_utc_ns;
-	uint64_t until_utc_ns;
-	uint64_t matched;
+	uint64_t number;       /* of the entry, from 0 on in each epoch */
+	uint64_t until_ns;     /* LEDGER_ENDED: the queues have ended, and "after" has all losses */
+	uint64_t read_utc_ns;  /* when the flow counters were read that show the losses of "before" */
+	uint64_t until_utc_ns; /* when they were read last */
+	uint64_t matched;      /* flow counters of the stream, then; UINT64_MAX: fragments are held that came later */
 	uint64_t head;
 	struct ledger_losses before;
 	struct ledger_losses after;
-	uint64_t no_buffer_most;
+	uint64_t no_buffer_most; /* upper bound of after.no_buffer; UINT64_MAX: not known */
 };
+static_assert(sizeof(struct ledger_entry) == IBVCAP_LEDGER_WORDS * sizeof(uint64_t), "shared layout");
 
 /** Control thread, the only writer: append an entry. Its number is set here. Partner: ledger_load(). */
 void ledger_append(struct ibvcap_ledger *ledger, const struct ledger_entry *entry);
@@ -57,5 +68,13 @@ bool ledger_before_row(const struct ibvcap_ledger *ledger, uint64_t sequence, st
  * no_buffer_most is the least of it and all newer ones, each of which is a bound. False: there is none yet. Any thread.
  */
 bool ledger_until(const struct ibvcap_ledger *ledger, uint64_t monotonic_ns, struct ledger_entry *entry);
+
+/* ---- one entry, or anything else of 64-bit words that one thread writes and others copy as a whole --------------- */
+
+/** The only writer. Partner: ledger_load_words(). */
+void ledger_store_words(_Atomic uint64_t *version, _Atomic uint64_t *shared, const void *words, size_t bytes);
+
+/** False: the writer is changing it. Any thread. Partner: ledger_store_words(). */
+bool ledger_load_words(const _Atomic uint64_t *version, const _Atomic uint64_t *shared, void *words, size_t bytes);
 
 #endif

@@ -227,9 +227,9 @@ static void create_worker(struct ring_bed *bed)
 	                                         .ring = &bed->ring,
 	                                         .worker.cpu = -1,
 	                                         .device_timestamps = true,
-	                                         .losses = &bed->ledger.losses.queues[0]};
+	                                         .losses = &bed->losses.queues[0]};
 
-	rx_ledger_init(&bed->ledger, 1, QUEUE_SLOTS, false, false, 0);
+	losses_init(&bed->losses, 1, QUEUE_SLOTS, false, false, LOSSES_DRAIN_NS_MIN);
 	if (rx_worker_new(&bed->worker, &worker) < 0)
 		bench_die("worker", "cannot be made");
 }

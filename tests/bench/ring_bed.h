@@ -4,7 +4,7 @@
 #define TESTS_BENCH_RING_BED_H
 
 #include "daemon/backend/backend.h"
-#include "daemon/ring/rx_ledger.h"
+#include "daemon/losses/losses.h"
 #include "daemon/worker/rx_worker.h"
 #include "tests/bench/ring_options.h"
 #include "tests/support/frames.h"
@@ -34,7 +34,7 @@ struct ring_bed {
 	struct backend_flow *flow;
 	struct rx_ring ring;
 	struct worker *worker;
-	struct rx_ledger ledger;
+	struct losses losses;
 	struct ring_consumer consumers[RX_RING_CONSUMERS_MAX];
 	int sender;
 	uint8_t frame[FRAME_BYTES_MAX];

@@ -56,7 +56,7 @@ static struct worker *transmit;
 static struct tx_queue *channel;
 static struct control_queue control_queue;
 static struct control_stream control_stream;
-static struct rx_ledger ledger;
+static struct rx_losses ledger;
 static struct reading matched;
 static struct control_tx_worker control_tx_worker;
 static struct control_channel control_channel;
@@ -111,14 +111,11 @@ static struct backend_queue *make_worker(void)
 	must(scripted_backend_ops.create_queue(backend, &queue_options, &queue, NULL));
 	must(rx_ring_init(&ring, &ring_options, NULL));
 	must(rx_ring_seal(&ring, NULL));
-	const struct rx_worker_options options = {.worker.name = "s",
-	                                          .queue = queue,
-	                                          .ring = &ring,
-	                                          .worker.cpu = -1,
-	                                          .losses = &ledger.losses.queues[0]};
+	const struct rx_worker_options options = {
+		.worker.name = "s", .queue = queue, .ring = &ring, .worker.cpu = -1, .losses = &ledger.sum.queues[0]};
 
-	rx_ledger_init(&ledger, 1, SLOTS, false, false, 0);
-	rx_ledger_add_queue(&ledger, 0, ring.ring, NULL);
+	losses_init(&ledger.sum, 1, SLOTS, false, false, LOSSES_DRAIN_NS_MIN);
+	rx_losses_add_queue(&ledger, 0, ring.ring, NULL);
 	must(rx_worker_new(&worker, &options));
 	must(rx_worker_prime(worker));
 	must(scripted_backend_ops.start(queue));
@@ -212,7 +209,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	control_stream = (struct control_stream){
 		.config = &stream,
 		.matched = &matched,
-		.ledger = &ledger,
+		.losses = &ledger,
 		.n_queues = 1,
 		.queues = {&control_queue},
 	};

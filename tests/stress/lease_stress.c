@@ -11,7 +11,7 @@
  * killed and another stopped again and again, at any instruction.
  */
 #include "daemon/control/notifier.h"
-#include "daemon/ring/rx_ledger.h"
+#include "daemon/losses/losses.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/stress/reader.h"
@@ -69,7 +69,7 @@ struct stress {
 	struct rx_ring ring;
 	struct notifier *notifier;
 	struct worker *worker;
-	struct rx_ledger ledger;
+	struct losses losses;
 	uint64_t sent;
 	bool processes;
 	pthread_t worker_thread;
@@ -130,13 +130,12 @@ static void set_up(struct stress *stress)
 	require(rx_ring_init(&stress->ring, &ring, NULL) == 0, "no ring");
 	require(notifier_new(&stress->notifier, &stress->ring, stress->ring.doorbell, RX_RING_CONSUMERS_MAX) == 0,
 	        "no notifier");
-	rx_ledger_init(&stress->ledger, 1, SLOTS, false, false, 0);
-	require(rx_worker_new(&stress->worker,
-	                      &(struct rx_worker_options){.worker.name = "stress",
-	                                                  .queue = stress->queue,
-	                                                  .ring = &stress->ring,
-	                                                  .worker.cpu = -1,
-	                                                  .losses = &stress->ledger.losses.queues[0]}) == 0,
+	losses_init(&stress->losses, 1, SLOTS, false, false, LOSSES_DRAIN_NS_MIN);
+	require(rx_worker_new(&stress->worker, &(struct rx_worker_options){.worker.name = "stress",
+	                                                                   .queue = stress->queue,
+	                                                                   .ring = &stress->ring,
+	                                                                   .worker.cpu = -1,
+	                                                                   .losses = &stress->losses.queues[0]}) == 0,
 	        "no worker");
 	require(rx_worker_prime(stress->worker) == 0 && ops->start(stress->queue) == 0, "no start");
 	require(ops->add_flow(stress->queue, &(struct flow_rule){0}, &stress->flow, NULL) == 0, "no flow");

@@ -52,7 +52,7 @@ static sd_event *event;
 static struct listener listener;
 static struct control_queue control_queue;
 static struct control_stream control_stream;
-static struct rx_ledger ledger;
+static struct rx_losses ledger;
 static struct control_interface port;
 static struct reading matched, out_of_buffer, discards;
 static struct control *control;
@@ -122,11 +122,11 @@ static void make_ring(void)
 		.queue = queue,
 		.ring = &ring,
 		.worker.cpu = -1,
-		.losses = &ledger.losses.queues[0],
+		.losses = &ledger.sum.queues[0],
 	};
 
-	rx_ledger_init(&ledger, 1, SLOTS, false, false, 0);
-	rx_ledger_add_queue(&ledger, 0, ring.ring, NULL);
+	losses_init(&ledger.sum, 1, SLOTS, false, false, LOSSES_DRAIN_NS_MIN);
+	rx_losses_add_queue(&ledger, 0, ring.ring, NULL);
 	cr_assert(eq(int, rx_worker_new(&worker, &options), 0));
 	cr_assert(eq(int, rx_worker_prime(worker), 0));
 	cr_assert(eq(int, scripted_backend_ops.start(queue), 0));
@@ -149,7 +149,7 @@ static void make_control(void)
 		.device = "scripted0",
 		.backend = "scripted",
 		.matched = &matched,
-		.ledger = &ledger,
+		.losses = &ledger,
 		.n_queues = 1,
 		.queues = {&control_queue},
 	};

@@ -66,7 +66,7 @@ static struct worker *workers[QUEUES];
 static bool has_failed[QUEUES];
 static struct control_queue control_queues[QUEUES];
 static struct control_stream control_stream;
-static struct rx_ledger ledger;
+static struct rx_losses ledger;
 static struct reading matched;
 static sd_event *event;
 static struct listener listener;
@@ -216,7 +216,7 @@ static void make_queue(uint32_t index)
 	struct rx_ring_options ring_options = small_ring();
 	struct backend_queue_options queue_options;
 	struct rx_worker_options options = {
-		.worker.name = "test", .ring = &rings[index], .worker.cpu = -1, .losses = &ledger.losses.queues[index]};
+		.worker.name = "test", .ring = &rings[index], .worker.cpu = -1, .losses = &ledger.sum.queues[index]};
 
 	ring_options.stream = "lidar";
 	ring_options.epoch = epoch;
@@ -232,7 +232,7 @@ static void make_queue(uint32_t index)
 	cr_assert_eq(rx_ring_init(&rings[index], &ring_options, NULL), 0);
 	cr_assert_eq(rx_ring_seal(&rings[index], NULL), 0);
 	options.queue = queues[index];
-	rx_ledger_add_queue(&ledger, index, rings[index].ring, NULL);
+	rx_losses_add_queue(&ledger, index, rings[index].ring, NULL);
 	cr_assert_eq(rx_worker_new(&workers[index], &options), 0);
 	cr_assert_eq(rx_worker_prime(workers[index]), 0);
 	cr_assert_eq(scripted_backend_ops.start(queues[index]), 0);
@@ -256,13 +256,13 @@ static void begin(uint32_t n)
 	cr_assert_eq(listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0);
 	cr_assert_eq(scripted_backend_ops.open(NULL, &backend, NULL), 0);
 	reading_init(&matched, read_matched, NULL);
-	rx_ledger_init(&ledger, n, SLOTS, false, false, 0);
+	losses_init(&ledger.sum, n, SLOTS, false, false, LOSSES_DRAIN_NS_MIN);
 	cr_assert_eq(control_new(&control, &options, NULL), 0);
 	control_stream = (struct control_stream){.config = &stream,
 	                                         .device = "scripted0",
 	                                         .backend = "scripted",
 	                                         .matched = &matched,
-	                                         .ledger = &ledger,
+	                                         .losses = &ledger,
 	                                         .n_queues = n};
 	for (uint32_t i = 0; i < n; i++)
 		make_queue(i);

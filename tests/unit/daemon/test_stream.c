@@ -469,7 +469,7 @@ static const char *told(struct stream *stream, uint64_t no_buffer, uint64_t at_s
 	ssize_t n;
 
 	cr_assert(pipe(ends) == 0 && dup2(ends[1], STDERR_FILENO) >= 0);
-	counter_set(&stream->ledger.losses.no_buffer, no_buffer);
+	counter_set(&stream->losses.sum.no_buffer, no_buffer);
 	stream_tell_losses(stream, at_s * LOG_SECOND_NS);
 	dup2(stderr_before, STDERR_FILENO);
 	close(stderr_before);

@@ -62,14 +62,14 @@ static void begin_queue(struct history *history, uint32_t i)
 	                                          .queue = &queue->device->queue,
 	                                          .ring = &queue->ring,
 	                                          .worker.cpu = -1,
-	                                          .losses = &history->ledger.losses.queues[i]};
+	                                          .losses = &history->ledger.sum.queues[i]};
 	struct failure failure;
 
 	*queue->device = (struct device){
 		.queue.ops = &device_ops, .has_kernel_ring = history->has_kernel_ring, .now_ns = &history_now_ns};
 	cr_assert_eq(rx_ring_init(&queue->ring, &ring_options, &failure), 0, "%s", failure.text);
 	cr_assert_eq(rx_ring_seal(&queue->ring, &failure), 0);
-	rx_ledger_add_queue(&history->ledger, i, queue->ring.ring, NULL);
+	rx_losses_add_queue(&history->ledger, i, queue->ring.ring, NULL);
 	cr_assert_eq(rx_worker_new(&queue->worker, &options), 0);
 	cr_assert_eq(rx_worker_prime(queue->worker), 0);
 }
@@ -119,7 +119,8 @@ void history_begin(struct history *history)
 	history->epoch++;
 	history->is_away = false;
 	history->is_reading_due = false;
-	rx_ledger_init(&history->ledger, history->n_queues, DEVICE_SLOTS, history->has_kernel_ring, false, 0);
+	losses_init(&history->ledger.sum, history->n_queues, DEVICE_SLOTS, history->has_kernel_ring, false,
+	            LOSSES_DRAIN_NS_MIN);
 	for (uint32_t i = 0; i < history->n_queues; i++) {
 		begin_queue(history, i);
 		if (history->is_outage_told)
@@ -176,7 +177,7 @@ static void history_control(struct history *history)
 {
 	bool runs = false;
 
-	rx_ledger_update(&history->ledger);
+	rx_losses_update(&history->ledger);
 	for (uint32_t i = 0; i < history->n_queues; i++)
 		runs |= !history->queues[i].worker->stopped && !consumer_ring_closed(history->queues[i].ring.ring);
 	for (uint32_t i = 0; i < history->n_queues && !runs; i++)
@@ -242,7 +243,7 @@ void history_mail_reading(struct history *history)
 	if (history->is_away || !history->is_reading_due)
 		return;
 	history->is_reading_due = false;
-	if (rx_ledger_read(&history->ledger, &history->reading))
+	if (rx_losses_read(&history->ledger, &history->reading))
 		return;
 	for (uint32_t i = 0; i < history->n_queues; i++)
 		mailbox_send(history->queues[i].worker->inbox, &mail);

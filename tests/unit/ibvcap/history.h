@@ -7,7 +7,7 @@
 #ifndef TESTS_UNIT_IBVCAP_HISTORY_H
 #define TESTS_UNIT_IBVCAP_HISTORY_H
 
-#include "daemon/ring/rx_ledger.h"
+#include "daemon/control/rx_losses.h"
 #include "daemon/worker/rx_worker.h"
 #include "tests/support/reference_device.h"
 
@@ -60,7 +60,7 @@ struct history {
 	uint32_t epoch; /* the daemon's */
 	bool is_away;
 	bool is_outage, is_outage_told;
-	struct rx_ledger ledger;
+	struct rx_losses ledger;
 	struct history_queue queues[HISTORY_QUEUES_MAX];
 	struct losses_reading reading;
 	bool is_reading_due;

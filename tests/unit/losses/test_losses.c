@@ -11,6 +11,8 @@
 #define LATER_NS 10000000u
 
 static struct losses losses;
+static enum losses_change change; /* of the last update */
+static const struct ledger_entry *const newest = &losses.entry.of_stream;
 static struct losses_counts counts[3];
 
 static void set_up(uint32_t n, bool counts_drops, bool joins)
@@ -25,6 +27,7 @@ static void set_up(uint32_t n, bool counts_drops, bool joins)
 static uint64_t note(uint32_t i, const struct losses_reading *reading, enum losses_level level, uint64_t rows)
 {
 	struct losses_queue *queue = &losses.queues[i];
+	uint64_t before = losses.no_buffer;
 
 	counts[i].accounted = counts[i].head = rows;
 	counts[i].is_empty = counts[i].took_all = false;
@@ -37,7 +40,8 @@ static uint64_t note(uint32_t i, const struct losses_reading *reading, enum loss
 		losses_queue_look(queue, &counts[i]);
 	else if (level == LOSSES_ENDED)
 		losses_queue_end(queue, &counts[i]);
-	return losses_add_up(&losses);
+	change = losses_update(&losses);
+	return losses.no_buffer - before;
 }
 
 Test(losses, the_last_of_the_workers_finds_out_what_is_lost)
@@ -103,16 +107,14 @@ Test(losses, the_drops_of_several_queues_that_hold_fragments_are_no_limit)
 	const struct losses_reading first = {.matched = 90, .at_ns = 7}, next = {.matched = 100, .at_ns = 2 * LATER_NS};
 
 	for (int joins = 0; joins < 2; joins++) {
-		struct losses_entry entry;
-
 		set_up(2, true, joins);
 		for (uint32_t i = 0; i < 2; i++)
 			note(i, &first, LOSSES_SETTLED, 45);
 		for (uint32_t i = 0; i < 2; i++)
 			note(i, &next, LOSSES_SETTLED, 48);
-		cr_assert(losses_next_entry(&losses, &entry));
-		cr_expect(eq(u64, entry.queues[0].after.no_buffer, 0));
-		cr_expect(eq(u64, entry.no_buffer_most, joins ? 10 : 0));
+		cr_expect(ne(int, change, LOSSES_SAME));
+		cr_expect(eq(u64, newest->after.no_buffer, 0));
+		cr_expect(eq(u64, newest->no_buffer_most, joins ? 10 : 0));
 	}
 }
 
@@ -142,72 +144,63 @@ Test(losses, a_reading_is_settled_when_all_of_its_packets_are_accounted_for)
 
 /* ---- the ledger ------------------------------------------------------------------------------------ */
 
-static bool next_entry(uint64_t matched, uint64_t at_ns, uint64_t rows, struct losses_entry *entry)
+static void expect_entry(enum losses_change expected, uint64_t matched, uint64_t at_ns, uint64_t rows)
 {
 	const struct losses_reading reading = {.matched = matched, .at_ns = at_ns, .utc_ns = at_ns};
 
 	note(0, &reading, LOSSES_SETTLED, rows);
-	return losses_next_entry(&losses, entry);
+	cr_assert(eq(int, change, expected));
 }
 
 Test(losses, an_entry_is_renewed_until_something_is_lost)
 {
-	struct losses_entry entry;
-
 	set_up(1, false, false);
-	cr_assert(next_entry(10, LATER_NS, 10, &entry));
-	cr_expect(not(entry.is_renewal));
-	cr_assert(next_entry(20, 3 * LATER_NS, 20, &entry));
-	cr_expect(entry.is_renewal);
-	cr_expect(eq(u64, entry.queues[0].head, 10));
-	cr_expect(eq(u64, entry.until_ns, 3 * LATER_NS));
+	expect_entry(LOSSES_APPENDED, 10, LATER_NS, 10);
+	expect_entry(LOSSES_RENEWED, 20, 3 * LATER_NS, 20);
+	cr_expect(eq(u64, losses.entry.queues[0].head, 10));
+	cr_expect(eq(u64, newest->until_ns, 3 * LATER_NS));
 	counts[0].marks++;
-	cr_assert(next_entry(35, 5 * LATER_NS, 30, &entry));
-	cr_expect(not(entry.is_renewal));
-	cr_expect(eq(u64, entry.queues[0].before.no_buffer, 0), "it may have been lost behind the head");
-	cr_expect(eq(u64, entry.queues[0].after.no_buffer, 5));
-	cr_assert(next_entry(35, 7 * LATER_NS, 30, &entry));
-	cr_expect(not(entry.is_renewal));
-	cr_expect(eq(u64, entry.queues[0].before.no_buffer, 5));
-	cr_expect(eq(u64, entry.read_utc_ns, 5 * LATER_NS));
-	cr_assert(next_entry(35, 9 * LATER_NS, 30, &entry));
-	cr_expect(entry.is_renewal);
+	expect_entry(LOSSES_APPENDED, 35, 5 * LATER_NS, 30);
+	cr_expect(eq(u64, newest->before.no_buffer, 0), "it may have been lost behind the head");
+	cr_expect(eq(u64, newest->after.no_buffer, 5));
+	expect_entry(LOSSES_APPENDED, 35, 7 * LATER_NS, 30);
+	cr_expect(eq(u64, newest->before.no_buffer, 5));
+	cr_expect(eq(u64, newest->read_utc_ns, 5 * LATER_NS));
+	expect_entry(LOSSES_RENEWED, 35, 9 * LATER_NS, 30);
 }
 
 Test(losses, a_stream_at_rest_needs_no_worker)
 {
-	const struct losses_reading later = {.matched = 10, .at_ns = 9 * LATER_NS};
-	struct losses_entry entry;
+	const struct losses_reading later = {.matched = 10, .at_ns = 9 * LATER_NS},
+				    latest = {.matched = 11, .at_ns = 10 * LATER_NS};
 
 	set_up(1, false, false);
-	cr_assert(next_entry(10, LATER_NS, 10, &entry));
+	expect_entry(LOSSES_APPENDED, 10, LATER_NS, 10);
 	cr_expect(not(losses_are_at_rest(&losses, 10, 10, 0)), "packets came since the last note");
-	cr_assert(next_entry(10, 3 * LATER_NS, 10, &entry));
+	expect_entry(LOSSES_RENEWED, 10, 3 * LATER_NS, 10);
 	cr_expect(losses_are_at_rest(&losses, 10, 10, 0));
 	cr_expect(not(losses_are_at_rest(&losses, 11, 10, 0)));
 	cr_expect(not(losses_are_at_rest(&losses, 10, 10, 1)), "the interface went down");
-	cr_expect(losses_renew_by(&losses, &later, &entry));
-	cr_expect(eq(u64, entry.until_ns, later.at_ns));
-	cr_expect(
-		not(losses_renew_by(&losses, &(struct losses_reading){.matched = 11, .at_ns = 10 * LATER_NS}, &entry)));
+	cr_expect(eq(int, losses_renew_by(&losses, &later), LOSSES_RENEWED));
+	cr_expect(eq(u64, newest->until_ns, later.at_ns));
+	cr_expect(eq(int, losses_renew_by(&losses, &latest), LOSSES_SAME));
 }
 
 Test(losses, an_outage_lies_before_the_next_row_when_a_reading_after_it_is_settled)
 {
 	struct losses_reading reading = {.matched = 10};
-	struct losses_entry entry;
 
 	set_up(1, false, false);
-	cr_assert(next_entry(10, LATER_NS, 10, &entry));
+	expect_entry(LOSSES_APPENDED, 10, LATER_NS, 10);
 	counts[0].outages = 2;
 	for (uint64_t i = 3; i <= 5; i += 2) {
 		reading.at_ns = i * LATER_NS;
-		cr_assert(losses_renew_by(&losses, &reading, &entry), "as the control thread does before it mails");
-		cr_assert(next_entry(10, reading.at_ns, 10, &entry));
+		cr_assert(eq(int, losses_renew_by(&losses, &reading), LOSSES_RENEWED),
+		          "as the control thread does before it mails");
+		expect_entry(LOSSES_APPENDED, 10, reading.at_ns, 10);
 	}
-	cr_expect(not(entry.is_renewal));
-	cr_expect(eq(u64, entry.queues[0].before.outages, 2));
-	cr_expect(eq(u64, entry.queues[0].after.outages, 2));
+	cr_expect(eq(u64, newest->before.outages, 2));
+	cr_expect(eq(u64, newest->after.outages, 2));
 	cr_expect(losses_are_at_rest(&losses, 10, 10, 2));
 }
 

@@ -187,28 +187,25 @@ static void work(uint32_t i)
 
 /* ---- the control thread -------------------------------------------------------------------------- */
 
-static void write_entry(const struct losses_entry *entry)
+static void write_entry(enum losses_change change)
 {
-	if (entry->is_renewal)
+	if (change == LOSSES_SAME)
+		return;
+	if (change == LOSSES_RENEWED)
 		history.n_entries--;
 	cr_assert(history.n_entries < 2 * N_STEPS);
-	history.entries[history.n_entries++] = *entry;
+	history.entries[history.n_entries++] = history.losses.entry;
 }
 
 static void update(void)
 {
-	struct losses_entry entry;
-
-	losses_add_up(&history.losses);
-	if (losses_next_entry(&history.losses, &entry))
-		write_entry(&entry);
+	write_entry(losses_update(&history.losses));
 }
 
 /* The counters of all queues are read one after the other, while packets come. */
 static void read_counters(void)
 {
 	struct losses_reading reading = {.at_ns = history.now_ns, .utc_ns = history.now_ns};
-	struct losses_entry entry;
 
 	for (uint32_t i = 0; i < history.kind.n_queues; i++) {
 		reading.matched += history.devices[i].matched;
@@ -219,8 +216,7 @@ static void read_counters(void)
 	reading.before_utc_ns = history.reading.utc_ns;
 	history.reading = reading;
 	update();
-	if (losses_renew_by(&history.losses, &reading, &entry))
-		write_entry(&entry);
+	write_entry(losses_renew_by(&history.losses, &reading));
 }
 
 static void mail_reading(void)
@@ -267,7 +263,7 @@ static void take_moment(void)
 static const struct losses_entry *until(const struct moment *moment)
 {
 	for (uint32_t n = 0; n < history.n_entries; n++)
-		if (history.entries[n].until_ns >= moment->at_ns)
+		if (history.entries[n].of_stream.until_ns >= moment->at_ns)
 			return &history.entries[n];
 	return NULL;
 }
@@ -279,18 +275,18 @@ struct bounds {
 static struct bounds bounds_between(const struct moment *from, const struct moment *to)
 {
 	const struct losses_entry *before = &from->before, *after = until(to), *inner = until(from);
-	uint64_t least = to->before.queues[0].before.no_buffer;
-	struct bounds bounds = {0, after->no_buffer_most};
+	uint64_t least = to->before.of_stream.before.no_buffer;
+	struct bounds bounds = {0, after->of_stream.no_buffer_most};
 	bool is_same = true;
 
 	for (uint32_t i = 0; i < history.kind.n_queues; i++)
-		is_same &= after->queues[i].after.marks == before->queues[i].before.marks;
+		is_same &= after->queues[i].marks_after == before->queues[i].marks_before;
 	if (bounds.most != UINT64_MAX)
-		bounds.most -= before->queues[0].before.no_buffer;
+		bounds.most -= before->of_stream.before.no_buffer;
 	if (is_same)
 		bounds.most = 0;
-	if (inner && inner->no_buffer_most != UINT64_MAX && least > inner->no_buffer_most)
-		bounds.least = least - inner->no_buffer_most;
+	if (inner && inner->of_stream.no_buffer_most != UINT64_MAX && least > inner->of_stream.no_buffer_most)
+		bounds.least = least - inner->of_stream.no_buffer_most;
 	return bounds;
 }
 

@@ -7,7 +7,6 @@
 #include "daemon/worker/rx_loop.h"
 #include "daemon/worker/rx_worker.h"
 
-#include "daemon/ring/rx_ledger.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
 #include "tests/support/small_ring.h"
@@ -28,7 +27,7 @@ static struct backend *backend;
 static struct backend_queue *queue;
 static struct backend_flow *flow;
 static struct rx_ring ring;
-static struct rx_ledger ledger;
+static struct losses losses;
 static struct worker *worker;
 static uint8_t frame[FRAME_BYTES_MAX];
 static uint32_t frame_bytes;
@@ -126,7 +125,7 @@ static void start(bool naps)
 	struct rx_ring_options ring_options = small_ring();
 	struct backend_queue_options queue_options;
 	struct rx_worker_options options = {
-		.worker = {.name = "test", .cpu = -1}, .ring = &ring, .naps = naps, .losses = &ledger.losses.queues[0]};
+		.worker = {.name = "test", .cpu = -1}, .ring = &ring, .naps = naps, .losses = &losses.queues[0]};
 
 	ring_options.slot_bytes = S;
 	ring_options.posted_slots = SLOTS;
@@ -135,7 +134,7 @@ static void start(bool naps)
 	cr_assert(eq(int, ops->open(NULL, &backend, NULL), 0));
 	cr_assert(eq(int, ops->create_queue(backend, &queue_options, &queue, NULL), 0));
 	cr_assert(eq(int, rx_ring_init(&ring, &ring_options, NULL), 0));
-	rx_ledger_init(&ledger, 1, SLOTS, false, false, 0);
+	losses_init(&losses, 1, SLOTS, false, false, LOSSES_DRAIN_NS_MIN);
 	options.queue = queue;
 	cr_assert(eq(int, rx_worker_new(&worker, &options), 0));
 	cr_assert(eq(int, rx_worker_prime(worker), 0));

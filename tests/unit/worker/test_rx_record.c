@@ -5,7 +5,7 @@
  * have lost nothing.
  */
 #include "daemon/reassembly/reassembly.h"
-#include "daemon/ring/rx_ledger.h"
+#include "daemon/control/rx_losses.h"
 #include "daemon/worker/rx_worker.h"
 
 #include "lib/base/time.h"
@@ -37,7 +37,7 @@ static struct backend_flow *flow;
 static struct reassembly *reassembly;
 static struct backend_queue *queue, *device; /* the worker's; behind it, if it joins fragments */
 static struct rx_ring ring;
-static struct rx_ledger ledger;
+static struct rx_losses ledger;
 static struct worker *worker;
 
 static void make_queue(const struct rx_ring_options *of_ring, struct kind kind)
@@ -83,10 +83,10 @@ static void make(struct kind kind)
 	                                            .worker.cpu = -1,
 	                                            .queue = queue,
 	                                            .ring = &ring,
-	                                            .losses = &ledger.losses.queues[0]};
+	                                            .losses = &ledger.sum.queues[0]};
 
-	rx_ledger_init(&ledger, 1, SLOTS, kind.counts_drops, kind.joins, 0);
-	rx_ledger_add_queue(&ledger, 0, ring.ring, &device->n_split);
+	losses_init(&ledger.sum, 1, SLOTS, kind.counts_drops, kind.joins, LOSSES_DRAIN_NS_MIN);
+	rx_losses_add_queue(&ledger, 0, ring.ring, &device->n_split);
 	cr_assert(eq(int, rx_worker_new(&worker, &of_worker), 0));
 	cr_assert(eq(int, rx_worker_prime(worker), 0));
 	cr_assert(eq(int, ops->start(device), 0));
@@ -133,7 +133,7 @@ static void settle(uint64_t n_lost)
 	cr_assert(eq(int, mailbox_send(worker->inbox, &mail), 0));
 	for (unsigned i = 0; i < 10; i++) {
 		cr_assert(ge(int, rx_worker_do_work(worker), 0));
-		rx_ledger_update(&ledger);
+		rx_losses_update(&ledger);
 		usleep(1000);
 	}
 }
@@ -149,7 +149,7 @@ static struct ledger_entry record(void)
 {
 	struct ledger_entry entry = {0};
 
-	rx_ledger_update(&ledger);
+	rx_losses_update(&ledger);
 	ledger_newest(&ring.ring->ledger, &entry);
 	return entry;
 }
@@ -166,7 +166,7 @@ static void make_with_held_fragment(struct kind kind)
 		make(kind);
 		arrive(&first_fragment);
 		settle(0);
-		if (ledger.losses.queues[0].record == LOSSES_RECORD_PARTIAL && queue->use.held)
+		if (ledger.sum.queues[0].record == LOSSES_RECORD_PARTIAL && queue->use.held)
 			return;
 		unmake();
 	}
@@ -276,7 +276,7 @@ static void history_read(bool counts_drops, bool is_sent)
 	scripted_counts(device, &counts);
 	if (counts_drops)
 		atomic_store(&device->n_dropped[BACKEND_DROP_NO_FRAME], counts.out_of_buffer);
-	rx_ledger_read(&ledger,
+	rx_losses_read(&ledger,
 	               &(struct losses_reading){.matched = mail.matched, .at_ns = mail.read_ns, .utc_ns = mail.at_ns});
 	if (is_sent && !mailbox_full(worker->inbox))
 		cr_assert(eq(int, mailbox_send(worker->inbox, &mail), 0));
@@ -317,7 +317,7 @@ static void history_take_moment(void)
 
 static void history_settle_moments(void)
 {
-	rx_ledger_update(&ledger);
+	rx_losses_update(&ledger);
 	for (; history->n_settled < history->n_moments; history->n_settled++) {
 		struct moment *moment = &history->moments[history->n_settled];
 		struct ledger_entry entry;

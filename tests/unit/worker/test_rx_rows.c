@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a row holds by the keys of its stream: geometry, worker and library together, on the scripted backend. */
 #include "daemon/memory/geometry.h"
-#include "daemon/ring/rx_ledger.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
 #include "tests/support/flows.h"
@@ -22,7 +21,7 @@ static struct backend *backend;
 static struct backend_queue *queue;
 static struct backend_flow *rule;
 static struct rx_ring ring;
-static struct rx_ledger ledger;
+static struct losses losses;
 static struct worker *worker;
 static struct ibvcap_rx_batch batch; /* all rows so far */
 
@@ -59,7 +58,7 @@ static void begin(void)
 {
 	const struct rx_ring_options options = geometry_of_ring(&config, false, 0, 1);
 	struct rx_worker_options worker_options = {
-		.worker.name = "rows", .worker.cpu = -1, .device_timestamps = true, .losses = &ledger.losses.queues[0]};
+		.worker.name = "rows", .worker.cpu = -1, .device_timestamps = true, .losses = &losses.queues[0]};
 	struct backend_queue_options queue_options = {.slots = config.receive_queue_slots,
 	                                              .oversize_sink = true,
 	                                              .timestamps = true,
@@ -77,7 +76,7 @@ static void begin(void)
 	cr_assert(eq(int, ops->create_queue(backend, &queue_options, &queue, NULL), 0));
 	worker_options.queue = queue;
 	worker_options.ring = &ring;
-	rx_ledger_init(&ledger, 1, config.receive_queue_slots, false, false, 0);
+	losses_init(&losses, 1, config.receive_queue_slots, false, false, LOSSES_DRAIN_NS_MIN);
 	cr_assert(eq(int, rx_worker_new(&worker, &worker_options), 0));
 	cr_assert(eq(int, rx_worker_prime(worker), 0));
 	cr_assert(eq(int, ops->start(queue), 0));

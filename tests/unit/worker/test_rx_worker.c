@@ -5,7 +5,7 @@
 
 #include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
-#include "daemon/ring/rx_ledger.h"
+#include "daemon/control/rx_losses.h"
 #include "tests/support/consumers.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
@@ -29,7 +29,7 @@ struct bench {
 	struct backend_flow *flow;
 	struct rx_ring ring;
 	struct worker *worker;
-	struct rx_ledger ledger;
+	struct rx_losses ledger;
 };
 
 struct setting {
@@ -65,11 +65,11 @@ static void set_up(struct bench *bench, const struct setting *setting)
 		.worker.cpu = -1,
 		.device_timestamps = !setting->software_clock,
 		.kernel_times = setting->kernel_times,
-		.losses = &bench->ledger.losses.queues[0],
+		.losses = &bench->ledger.sum.queues[0],
 	};
 
-	rx_ledger_init(&bench->ledger, 1, SLOTS, false, false, 0);
-	rx_ledger_add_queue(&bench->ledger, 0, bench->ring.ring, &bench->queue->n_split);
+	losses_init(&bench->ledger.sum, 1, SLOTS, false, false, LOSSES_DRAIN_NS_MIN);
+	rx_losses_add_queue(&bench->ledger, 0, bench->ring.ring, &bench->queue->n_split);
 	cr_assert(eq(int, rx_worker_new(&bench->worker, &rx_worker_options), 0));
 	cr_assert(eq(int, rx_worker_prime(bench->worker), 0));
 	cr_assert(eq(int, ops->start(bench->queue), 0));
@@ -90,7 +90,7 @@ static void tear_down(struct bench *bench)
 
 static uint64_t counter(struct bench *bench, enum ibvcap_rx_counter which)
 {
-	rx_ledger_update(&bench->ledger);
+	rx_losses_update(&bench->ledger);
 	return counter_get(&bench->ring.ring->counters[which]);
 }
 
@@ -211,15 +211,15 @@ Test(worker, a_loss_is_in_the_ledger_with_the_time_of_the_reading)
 			work(&bench);
 			usleep(1000);
 		}
-		rx_ledger_update(&bench.ledger);
+		rx_losses_update(&bench.ledger);
 	}
 	cr_assert(ledger_newest(&bench.ring.ring->ledger, &entry));
 	cr_expect(eq(u64, entry.before.no_buffer, 10));
 	cr_expect(eq(u64, entry.head, SLOTS));
 	cr_expect(eq(u64, entry.read_utc_ns, 5000));
 	cr_expect(eq(u64, entry.until_utc_ns, 10000));
-	cr_expect(eq(u64, bench.ledger.losses.last.packets, 10));
-	cr_expect(eq(u64, bench.ledger.losses.last.to_utc_ns, 5000));
+	cr_expect(eq(u64, bench.ledger.sum.last.packets, 10));
+	cr_expect(eq(u64, bench.ledger.sum.last.to_utc_ns, 5000));
 	tear_down(&bench);
 }
 

@@ -365,7 +365,7 @@ enum ibvcap_unknown {
 	IBVCAP_UNKNOWN_ABANDONED = 1 << 8, /* a member of the group left with packets that it had acquired */
 };
 
-/* What a queue lost in an epoch until some moment: see struct ibvcap_ledger_entry in layout.h. */
+/* What a queue lost in an epoch until some moment: see struct ibvcap_ledger in layout.h. */
 struct ibvcap_settled_losses {
 	uint64_t marks;
 	uint64_t least;

@@ -124,33 +124,12 @@ static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
 #define IBVCAP_LEDGER_ENTRIES 256 /* the newest ones are kept */
 
-/*
- * What a queue had lost until some moment. It begins at 0 in each epoch. A reader compares two: if marks is the same,
- * the queue lost nothing between them.
- */
-struct ibvcap_queue_losses {
-	IBVCAP_ATOMIC(uint64_t) marks;     /* grows whenever the queue may have lost a packet */
-	IBVCAP_ATOMIC(uint64_t) no_buffer; /* of the stream: so many were lost at least, by all queues */
-	IBVCAP_ATOMIC(uint64_t) outages;   /* of the interface; odd: it is down */
-};
+#define IBVCAP_LEDGER_WORDS 13
 
-/*
- * What was lost. All losses in "before" happened before the row at head. All losses until until_ns, a time of
- * CLOCK_MONOTONIC, are in "after". So between the row at head and until_ns the queue lost at most what "after" has more
- * than "before": nothing if the two are equal.
- */
+/* Words of struct ledger_entry (lib/losses/ledger.h). */
 struct ibvcap_ledger_entry {
-	IBVCAP_ATOMIC(uint64_t) version;      /* odd: it is being written */
-	IBVCAP_ATOMIC(uint64_t) number;       /* of the entry, from 0 on in each epoch */
-	IBVCAP_ATOMIC(uint64_t) until_ns;     /* UINT64_MAX: the queues have ended, and "after" has all losses */
-	IBVCAP_ATOMIC(uint64_t) read_utc_ns;  /* when the flow counters were read that show the losses of "before" */
-	IBVCAP_ATOMIC(uint64_t) until_utc_ns; /* when they were read last */
-	/* The flow counters of the stream, then; UINT64_MAX: fragments are held that came later. */
-	IBVCAP_ATOMIC(uint64_t) matched;
-	IBVCAP_ATOMIC(uint64_t) head;
-	struct ibvcap_queue_losses before;
-	struct ibvcap_queue_losses after;
-	IBVCAP_ATOMIC(uint64_t) no_buffer_most; /* upper bound of after.no_buffer; UINT64_MAX: not known */
+	IBVCAP_ATOMIC(uint64_t) version; /* odd: it is being written */
+	IBVCAP_ATOMIC(uint64_t) words[IBVCAP_LEDGER_WORDS];
 	uint64_t reserved[2];
 };
 static_assert(sizeof(struct ibvcap_ledger_entry) == 128, "shared layout");
