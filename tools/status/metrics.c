@@ -182,13 +182,12 @@ static void print_value(FILE *to, const char *unit, uint64_t value)
 static bool find_value(const struct entries *entries, const struct status_field *field, const void *part,
                        uint64_t *value)
 {
-	struct counters counters = {.of = entries->kind};
+	const struct counters counters = counters_of(entries->kind, part);
 
 	if (field->bytes) {
 		*value = status_number(field, part);
 		return true;
 	}
-	counters.at = status_counters(&status_parts[entries->kind], part, &counters.n);
 	*value = counters_value(counters, field->name);
 	return counters_have(counters, field->name);
 }

@@ -23,6 +23,14 @@ int status_view_ask(struct status_view *view, const char *socket_path, uint32_t 
 	return 0;
 }
 
+struct counters counters_of(enum status_kind_of_part kind, const void *part)
+{
+	struct counters counters = {.of = kind};
+
+	counters.at = status_counters(&status_parts[kind], part, &counters.n);
+	return counters;
+}
+
 bool counters_have(struct counters counters, const char *label)
 {
 	for (uint32_t i = 0; i < counters.n; i++)

@@ -28,6 +28,9 @@ struct counters {
 /** Read the status of the daemon, and ask the kernel which groups are joined. Errors of status_view_read(). */
 int status_view_ask(struct status_view *view, const char *socket_path, uint32_t timeout_ms);
 
+/** The counters of a part of any kind. */
+struct counters counters_of(enum status_kind_of_part kind, const void *part);
+
 bool counters_have(struct counters counters, const char *label);
 /** The counter of that label; 0 if there is none. */
 uint64_t counters_value(struct counters counters, const char *label);

@@ -20,14 +20,10 @@ struct top_view {
  * The counters that the same stream, consumer, … had in the earlier answer. None if it was not there then, or belonged
  * to another run of the daemon. at points into view->now.
  */
-struct counters top_stream_before(const struct top_view *view, const struct ibvcap_status_stream *at);
+struct counters top_before(const struct top_view *view, enum status_kind_of_part kind, const void *at);
 /* The same of a stream over all its queues; now: those of the present answer. */
 struct counters top_sum_before(const struct top_view *view, const struct ibvcap_status_stream *at, struct counters now,
                                struct stream_sum *sum);
-struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_status_consumer *at);
-struct counters top_channel_before(const struct top_view *view, const struct ibvcap_status_channel *at);
-struct counters top_sender_before(const struct top_view *view, const struct ibvcap_status_sender *at);
-struct counters top_interface_before(const struct top_view *view, const struct ibvcap_status_interface *at);
 
 /** The rate per second of the sum of some counters; labels ends with NULL. Negative if it is not known. */
 double top_rate(const struct top_view *view, struct counters now, struct counters before, const char *const *labels);

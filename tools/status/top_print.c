@@ -120,7 +120,7 @@ static const char *const consumer_lost[] = {"lost", "late", NULL};
 static void print_consumer_row(const struct printer *printer, const struct ibvcap_status_stream *stream,
                                const struct ibvcap_status_consumer *consumer)
 {
-	struct counters now = COUNTERS_OF(consumer), before = top_consumer_before(printer->view, consumer);
+	struct counters now = COUNTERS_OF(consumer), before = top_before(printer->view, STATUS_CONSUMER, consumer);
 	double losses = top_rate(printer->view, now, before, consumer_loss);
 	bool is_tap = consumer->policy == IBVCAP_POLICY_TAP;
 	uint64_t lag = counters_value(now, "lag"), gone = counters_value(now, "gone");
@@ -160,7 +160,7 @@ static void print_queue_row(const struct printer *printer, const struct ibvcap_s
 	struct stream_sum own;
 	bool is_one = stream->n_queues <= 1;
 	struct counters now = is_one ? COUNTERS_OF(stream) : stream_sum_queue(stream, &own);
-	struct counters before = top_stream_before(printer->view, stream);
+	struct counters before = top_before(printer->view, STATUS_STREAM, stream);
 	uint64_t lag = top_stream_lag(status, stream);
 	uint64_t most = counters_value(now, "fill_max");
 	double losses = top_rate(printer->view, now, before, is_one ? stream_loss : queue_loss);
@@ -215,7 +215,7 @@ static void print_channel_row(const struct printer *printer, const struct ibvcap
 	const struct status_view *status = &printer->view->now;
 
 	print_tx_row(printer, channel->name, channel->state, COUNTERS_OF(channel),
-	             top_channel_before(printer->view, channel));
+	             top_before(printer->view, STATUS_CHANNEL, channel));
 	if (channel->n_unresolved)
 		print_line(printer, TOP_TROUBLE, "  %u of %u destinations without a next hop", channel->n_unresolved,
 		           channel->n_destinations);
@@ -226,7 +226,7 @@ static void print_channel_row(const struct printer *printer, const struct ibvcap
 		if (strcmp(sender->channel, channel->name) != 0)
 			continue;
 		snprintf(name, sizeof(name), "  %d %s", (int)sender->pid, user_name_or_number(sender->uid, user));
-		print_tx_row(printer, name, "", COUNTERS_OF(sender), top_sender_before(printer->view, sender));
+		print_tx_row(printer, name, "", COUNTERS_OF(sender), top_before(printer->view, STATUS_SENDER, sender));
 	}
 }
 
@@ -235,7 +235,7 @@ static void print_channel_row(const struct printer *printer, const struct ibvcap
 static void print_interface_row(const struct printer *printer, const struct ibvcap_status_interface *interface)
 {
 	static const char *const causes[] = {"out_of_buffer", "port_discards", NULL};
-	struct counters now = COUNTERS_OF(interface), before = top_interface_before(printer->view, interface);
+	struct counters now = COUNTERS_OF(interface), before = top_before(printer->view, STATUS_INTERFACE, interface);
 
 	bool has_other_name = strcmp(interface->interface, interface->device) != 0;
 

@@ -18,67 +18,20 @@ static struct counters drop_if_restarted(struct counters now, struct counters be
 	return before;
 }
 
-static bool is_stream_queue(const struct ibvcap_status_stream *stream, const char *name, uint32_t queue)
+static bool is_stream_of(const struct ibvcap_status_consumer *consumer, const struct ibvcap_status_stream *stream)
 {
-	return strcmp(stream->name, name) == 0 && stream->queue == queue;
-}
-
-static const struct ibvcap_status_stream *view_find_stream(const struct status_view *status, const char *name,
-                                                           uint32_t queue)
-{
-	for (int i = 0; i < status->n_streams; i++)
-		if (is_stream_queue(&status->streams[i], name, queue))
-			return &status->streams[i];
-	return NULL;
-}
-
-static const struct ibvcap_status_channel *view_find_channel(const struct status_view *status, const char *name)
-{
-	for (int i = 0; i < status->n_channels; i++)
-		if (strcmp(status->channels[i].name, name) == 0)
-			return &status->channels[i];
-	return NULL;
+	return strcmp(consumer->stream, stream->name) == 0 && consumer->queue == stream->queue;
 }
 
 /* The epoch differs from one run of the daemon to the next. */
-static bool is_same_stream(const struct top_view *view, const char *name, uint32_t queue)
+static bool is_same_stream(const struct ibvcap_status_stream *a, const struct ibvcap_status_stream *b)
 {
-	const struct ibvcap_status_stream *now = view_find_stream(&view->now, name, queue);
-	const struct ibvcap_status_stream *before = view_find_stream(&view->before, name, queue);
-
-	return now && before && now->epoch == before->epoch;
+	return strcmp(a->name, b->name) == 0 && a->queue == b->queue && a->epoch == b->epoch;
 }
 
-static bool is_same_channel(const struct top_view *view, const char *name)
+static bool is_same_channel(const struct ibvcap_status_channel *a, const struct ibvcap_status_channel *b)
 {
-	const struct ibvcap_status_channel *now = view_find_channel(&view->now, name);
-	const struct ibvcap_status_channel *before = view_find_channel(&view->before, name);
-
-	return now && before && now->epoch == before->epoch;
-}
-
-struct counters top_stream_before(const struct top_view *view, const struct ibvcap_status_stream *at)
-{
-	if (!is_same_stream(view, at->name, at->queue))
-		return none;
-	return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(view_find_stream(&view->before, at->name, at->queue)));
-}
-
-struct counters top_sum_before(const struct top_view *view, const struct ibvcap_status_stream *at, struct counters now,
-                               struct stream_sum *sum)
-{
-	const struct ibvcap_status_stream *before = view_find_stream(&view->before, at->name, at->queue);
-
-	if (!is_same_stream(view, at->name, at->queue))
-		return none;
-	return drop_if_restarted(now, stream_sum_of(&view->before, before, sum));
-}
-
-struct counters top_channel_before(const struct top_view *view, const struct ibvcap_status_channel *at)
-{
-	if (!is_same_channel(view, at->name))
-		return none;
-	return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(view_find_channel(&view->before, at->name)));
+	return strcmp(a->name, b->name) == 0 && a->epoch == b->epoch;
 }
 
 static bool is_same_consumer(const struct ibvcap_status_consumer *a, const struct ibvcap_status_consumer *b)
@@ -92,44 +45,74 @@ static bool is_same_sender(const struct ibvcap_status_sender *a, const struct ib
 	return strcmp(a->channel, b->channel) == 0 && a->pid == b->pid && a->uid == b->uid;
 }
 
+static bool is_same_interface(const struct ibvcap_status_interface *a, const struct ibvcap_status_interface *b)
+{
+	return strcmp(a->interface, b->interface) == 0 && strcmp(a->backend, b->backend) == 0;
+}
+
+static bool is_same_part(enum status_kind_of_part kind, const void *a, const void *b)
+{
+	switch (kind) {
+	case STATUS_STREAM:
+		return is_same_stream(a, b);
+	case STATUS_CHANNEL:
+		return is_same_channel(a, b);
+	case STATUS_CONSUMER:
+		return is_same_consumer(a, b);
+	case STATUS_SENDER:
+		return is_same_sender(a, b);
+	default:
+		return kind == STATUS_INTERFACE && is_same_interface(a, b);
+	}
+}
+
 /* A process can attach more than once. The latest one is listed first, so its entries are counted from the end. */
-struct counters top_consumer_before(const struct top_view *view, const struct ibvcap_status_consumer *at)
+static const void *find_before(const struct top_view *view, enum status_kind_of_part kind, const void *at)
 {
+	const size_t bytes = status_parts[kind].bytes;
+	int n_now, n_before;
+	const char *now = status_view_parts(&view->now, kind, &n_now), *part;
+	const char *before = status_view_parts(&view->before, kind, &n_before);
 	unsigned later = 0;
 
-	if (!is_same_stream(view, at->stream, at->queue))
-		return none;
-	for (const struct ibvcap_status_consumer *c = at + 1; c < view->now.consumers + view->now.n_consumers; c++)
-		later += is_same_consumer(c, at);
-	for (int i = view->before.n_consumers - 1; i >= 0; i--)
-		if (is_same_consumer(&view->before.consumers[i], at) && later-- == 0)
-			return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(&view->before.consumers[i]));
-	return none;
+	for (part = (const char *)at + bytes; part < now + (size_t)n_now * bytes; part += bytes)
+		later += is_same_part(kind, part, at);
+	for (part = before + (size_t)n_before * bytes; part > before; part -= bytes)
+		if (is_same_part(kind, part - bytes, at) && later-- == 0)
+			return part - bytes;
+	return NULL;
 }
 
-struct counters top_sender_before(const struct top_view *view, const struct ibvcap_status_sender *at)
+/* Does the stream, channel or daemon that the part belongs to go on since the earlier answer? */
+static bool goes_on(const struct top_view *view, enum status_kind_of_part kind, const void *at)
 {
-	unsigned later = 0;
+	const struct ibvcap_status_consumer *consumer = at;
+	const struct ibvcap_status_sender *sender = at;
 
-	if (!is_same_channel(view, at->channel))
-		return none;
-	for (const struct ibvcap_status_sender *s = at + 1; s < view->now.senders + view->now.n_senders; s++)
-		later += is_same_sender(s, at);
-	for (int i = view->before.n_senders - 1; i >= 0; i--)
-		if (is_same_sender(&view->before.senders[i], at) && later-- == 0)
-			return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(&view->before.senders[i]));
-	return none;
+	if (kind == STATUS_INTERFACE)
+		return view->now.daemon.pid == view->before.daemon.pid;
+	for (int i = 0; kind == STATUS_CONSUMER && i < view->now.n_streams; i++)
+		if (is_stream_of(consumer, &view->now.streams[i]))
+			return find_before(view, STATUS_STREAM, &view->now.streams[i]);
+	for (int i = 0; kind == STATUS_SENDER && i < view->now.n_channels; i++)
+		if (strcmp(view->now.channels[i].name, sender->channel) == 0)
+			return find_before(view, STATUS_CHANNEL, &view->now.channels[i]);
+	return kind == STATUS_STREAM || kind == STATUS_CHANNEL;
 }
 
-struct counters top_interface_before(const struct top_view *view, const struct ibvcap_status_interface *at)
+struct counters top_before(const struct top_view *view, enum status_kind_of_part kind, const void *at)
 {
-	if (view->now.daemon.pid != view->before.daemon.pid)
-		return none;
-	for (int i = 0; i < view->before.n_interfaces; i++)
-		if (strcmp(view->before.interfaces[i].interface, at->interface) == 0 &&
-		    strcmp(view->before.interfaces[i].backend, at->backend) == 0)
-			return drop_if_restarted(COUNTERS_OF(at), COUNTERS_OF(&view->before.interfaces[i]));
-	return none;
+	const void *before = goes_on(view, kind, at) ? find_before(view, kind, at) : NULL;
+
+	return before ? drop_if_restarted(counters_of(kind, at), counters_of(kind, before)) : none;
+}
+
+struct counters top_sum_before(const struct top_view *view, const struct ibvcap_status_stream *at, struct counters now,
+                               struct stream_sum *sum)
+{
+	const struct ibvcap_status_stream *before = find_before(view, STATUS_STREAM, at);
+
+	return before ? drop_if_restarted(now, stream_sum_of(&view->before, before, sum)) : none;
 }
 
 /* ---- rates and levels ------------------------------------------------------------------------------- */
@@ -152,7 +135,7 @@ uint64_t top_stream_lag(const struct status_view *status, const struct ibvcap_st
 	for (int i = 0; i < status->n_consumers; i++) {
 		uint64_t lag = counters_value(COUNTERS_OF(&status->consumers[i]), "lag");
 
-		if (is_stream_queue(stream, status->consumers[i].stream, status->consumers[i].queue) && lag > most)
+		if (is_stream_of(&status->consumers[i], stream) && lag > most)
 			most = lag;
 	}
 	return most;
@@ -199,24 +182,21 @@ static void add_rates_to_json(const struct top_view *view, json_t *object, struc
 
 json_t *top_to_json(const struct top_view *view)
 {
-	const struct status_view *now = &view->now;
-	json_t *all = status_view_to_json(now);
+	json_t *all = status_view_to_json(&view->now);
 
-	for (int i = 0; i < now->n_streams; i++)
-		add_rates_to_json(view, json_array_get(json_object_get(all, "streams"), (size_t)i),
-		                  COUNTERS_OF(&now->streams[i]), top_stream_before(view, &now->streams[i]));
-	for (int i = 0; i < now->n_consumers; i++)
-		add_rates_to_json(view, json_array_get(json_object_get(all, "consumers"), (size_t)i),
-		                  COUNTERS_OF(&now->consumers[i]), top_consumer_before(view, &now->consumers[i]));
-	for (int i = 0; i < now->n_channels; i++)
-		add_rates_to_json(view, json_array_get(json_object_get(all, "channels"), (size_t)i),
-		                  COUNTERS_OF(&now->channels[i]), top_channel_before(view, &now->channels[i]));
-	for (int i = 0; i < now->n_senders; i++)
-		add_rates_to_json(view, json_array_get(json_object_get(all, "senders"), (size_t)i),
-		                  COUNTERS_OF(&now->senders[i]), top_sender_before(view, &now->senders[i]));
-	for (int i = 0; i < now->n_interfaces; i++)
-		add_rates_to_json(view, json_array_get(json_object_get(all, "interfaces"), (size_t)i),
-		                  COUNTERS_OF(&now->interfaces[i]), top_interface_before(view, &now->interfaces[i]));
+	for (enum status_kind_of_part kind = STATUS_STREAM; kind < STATUS_N_PARTS; kind++) {
+		json_t *entries = json_object_get(all, status_parts[kind].list), *entry;
+		const char *part;
+		size_t i;
+		int n;
+
+		part = status_view_parts(&view->now, kind, &n);
+		json_array_foreach(entries, i, entry)
+		{
+			add_rates_to_json(view, entry, counters_of(kind, part), top_before(view, kind, part));
+			part += status_parts[kind].bytes;
+		}
+	}
 	json_object_set_new(all, "interval_s", json_real((double)view->interval_ns / 1e9));
 	return all;
 }

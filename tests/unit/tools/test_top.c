@@ -109,7 +109,7 @@ static double stream_rate(const char *label)
 {
 	const char *const labels[] = {label, NULL};
 
-	return top_rate(&view, COUNTERS_OF(&streams[1][0]), top_stream_before(&view, &streams[1][0]), labels);
+	return top_rate(&view, COUNTERS_OF(&streams[1][0]), top_before(&view, STATUS_STREAM, &streams[1][0]), labels);
 }
 
 Test(top, a_rate_is_what_came_in_the_interval)
@@ -124,12 +124,13 @@ Test(top, what_there_is_nothing_to_compare_with_has_no_rate)
 {
 	streams[0][0].epoch = 41;
 	cr_expect(lt(dbl, stream_rate("published"), 0), "another run of the daemon");
-	cr_expect(eq(u32, top_consumer_before(&view, &consumers[1][0]).n, 0), "so its consumers are others, too");
+	cr_expect(eq(u32, top_before(&view, STATUS_CONSUMER, &consumers[1][0]).n, 0),
+	          "so its consumers are others, too");
 	channels[0][0].epoch = 41;
-	cr_expect(eq(u32, top_channel_before(&view, &channels[1][0]).n, 0));
-	cr_expect(eq(u32, top_sender_before(&view, &senders[1][0]).n, 0));
+	cr_expect(eq(u32, top_before(&view, STATUS_CHANNEL, &channels[1][0]).n, 0));
+	cr_expect(eq(u32, top_before(&view, STATUS_SENDER, &senders[1][0]).n, 0));
 	view.before.daemon.pid = 8;
-	cr_expect(eq(u32, top_interface_before(&view, &ports[1][0]).n, 0));
+	cr_expect(eq(u32, top_before(&view, STATUS_INTERFACE, &ports[1][0]).n, 0));
 	begin();
 	streams[0][0].queue = 1;
 	cr_expect(lt(dbl, stream_rate("published"), 0), "another queue");
@@ -143,12 +144,12 @@ Test(top, what_there_is_nothing_to_compare_with_has_no_rate)
 Test(top, each_consumer_of_a_process_is_compared_with_itself)
 {
 	consumers[0][0].pid = consumers[1][0].pid = 12;
-	cr_expect(eq(ptr, (void *)top_consumer_before(&view, &consumers[1][0]).at, consumer_counters[0][0]));
-	cr_expect(eq(ptr, (void *)top_consumer_before(&view, &consumers[1][1]).at, consumer_counters[0][1]));
+	cr_expect(eq(ptr, (void *)top_before(&view, STATUS_CONSUMER, &consumers[1][0]).at, consumer_counters[0][0]));
+	cr_expect(eq(ptr, (void *)top_before(&view, STATUS_CONSUMER, &consumers[1][1]).at, consumer_counters[0][1]));
 	view.before.consumers = &consumers[0][1];
 	view.before.n_consumers = 1;
-	cr_expect(eq(u32, top_consumer_before(&view, &consumers[1][0]).n, 0), "who came last is first");
-	cr_expect(eq(ptr, (void *)top_consumer_before(&view, &consumers[1][1]).at, consumer_counters[0][1]));
+	cr_expect(eq(u32, top_before(&view, STATUS_CONSUMER, &consumers[1][0]).n, 0), "who came last is first");
+	cr_expect(eq(ptr, (void *)top_before(&view, STATUS_CONSUMER, &consumers[1][1]).at, consumer_counters[0][1]));
 }
 
 Test(top, the_fill_is_the_slowest_consumers_and_of_the_history)
