@@ -3,7 +3,7 @@
 #include "tools/exporter/watch.h"
 
 #include "lib/base/time.h"
-#include "tools/status/why_json.h"
+#include "tools/status/why.h"
 
 #define ANSWER_MS 2000
 

@@ -6,7 +6,7 @@
 #include "tools/common/options.h"
 #include "tools/common/report.h"
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/status/why_print.h"
+#include "tools/status/why.h"
 
 #include <net/if.h>
 #include <stdio.h>

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The explanation that `ibvcap why` prints: for each term of the sums of a stream and its consumers a cause and a
- * remedy. Declares why_consumer.c, why_explain.c.
+ * remedy; and its text and JSON. Declares why_consumer.c, why_explain.c, why_json.c, why_print.c.
  */
 #ifndef TOOLS_STATUS_WHY_H
 #define TOOLS_STATUS_WHY_H
 
-#include <ibvcap/ibvcap.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "tools/status/status_view.h"
+
 #include <stdio.h>
 
 #define WHY_LINES_MAX  1024
@@ -57,6 +56,34 @@ void why_explain(const struct why_facts *facts, struct why_report *report);
 /** The part of why_explain() for one consumer. Adds lines to the report. */
 void why_explain_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
                           struct why_report *report);
+
+/* A stream over all its queues. */
+struct why_stream {
+	struct ibvcap_status_stream whole;
+	struct stream_sum sum;
+	struct why_facts facts;
+};
+
+/** Gather the facts of a stream, of which one queue's entry is given. They point into stream and view. */
+void why_stream_init(struct why_stream *stream, const struct status_view *view,
+                     const struct ibvcap_status_stream *queue);
+
+/* ---- text and JSON ------------------------------------------------------------------------------- */
+
+struct why_look;
+extern const char *const why_level_names[]; /* by enum why_level */
+
+/** The caller frees it. look may be NULL. */
+json_t *why_report_to_json(const struct why_facts *facts, const struct why_report *report, const struct why_look *look);
+
+/** The reports of all streams, without a look at what arrives. The caller frees it. */
+json_t *why_to_json(const struct status_view *view);
+
+/** Explain the stream, or the two of that name, of which one ends. Returns their number: 0 if there is none. */
+int why_print(const struct status_view *view, const char *stream, bool as_json);
+
+/** Look at the UDP that arrives on the interface, and print it. False: it could not, and the output says why. */
+bool why_print_interface(const char *interface, bool as_json);
 
 /** Append to the text, which may be cut. */
 void why_append(char text[WHY_TEXT_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));

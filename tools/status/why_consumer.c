@@ -2,74 +2,71 @@
 /* The rules by which `ibvcap why` explains a consumer's packets: from published to its own counts. */
 #include "tools/status/why.h"
 
-#include "tools/status/status_view.h"
-
 static uint64_t consumer_counter(const struct ibvcap_status_consumer *consumer, const char *label)
 {
 	return counters_value(COUNTERS_OF(consumer), label);
 }
 
-static void explain_skipped(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+static void add_consumer_line(struct why_report *report, const struct ibvcap_status_consumer *consumer,
+                              enum why_level level, const char *term, const char *cause, const char *remedy)
 {
-	struct why_line line = {.place = "consumer",
-	                        .consumer = consumer,
-	                        .term = "skipped",
-	                        .value = consumer_counter(consumer, "skipped"),
-	                        .cause = "it acquired every packet before its block was used again"};
+	const struct why_line line = {.level = level,
+	                              .place = "consumer",
+	                              .consumer = consumer,
+	                              .term = term,
+	                              .value = consumer_counter(consumer, term),
+	                              .cause = cause,
+	                              .remedy = remedy};
 
-	if (line.value && consumer->policy == IBVCAP_POLICY_LOSSLESS) {
-		line.level = WHY_LOSS;
-		line.cause = "the worker used their blocks again before this consumer acquired them, although it is "
-			     "lossless: they were gone when it attached, or it was demoted to lossy";
-		line.remedy = "make it faster, or raise lossless_deadline_ms";
-	} else if (line.value) {
-		line.level = WHY_LOSS;
-		line.cause = "the worker used their blocks again before this consumer acquired them: it is slower than "
-			     "the packets come, or paused for longer than the ring lasts";
-		line.remedy = "make it faster (several consumers, larger batches, no work while a batch is held), or "
-			      "make the ring longer: history_blocks";
-	}
 	why_add_line(report, &line);
 }
+
+static void explain_skipped(const struct ibvcap_status_consumer *consumer, struct why_report *report)
+{
+	if (!consumer_counter(consumer, "skipped"))
+		add_consumer_line(report, consumer, WHY_OK, "skipped",
+		                  "it acquired every packet before its block was used again", NULL);
+	else if (consumer->policy == IBVCAP_POLICY_LOSSLESS)
+		add_consumer_line(report, consumer, WHY_LOSS, "skipped",
+		                  "the worker used their blocks again before this consumer acquired them, although it "
+		                  "is lossless: they were gone when it attached, or it was demoted to lossy",
+		                  "make it faster, or raise lossless_deadline_ms");
+	else
+		add_consumer_line(report, consumer, WHY_LOSS, "skipped",
+		                  "the worker used their blocks again before this consumer acquired them: it is slower "
+		                  "than the packets come, or paused for longer than the ring lasts",
+		                  "make it faster (several consumers, larger batches, no work while a batch is held), "
+		                  "or make the ring longer: history_blocks");
+}
+
+static const char slow_remedy[] = "check whether it is stopped or waits for something; make it faster, or the ring "
+				  "longer: history_blocks";
 
 static void explain_lag(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
                         struct why_report *report)
 {
 	uint64_t room = (uint64_t)facts->stream->n_blocks * facts->stream->slots_per_block;
-	struct why_line line = {
-		.place = "consumer", .consumer = consumer, .term = "lag", .value = consumer_counter(consumer, "lag")};
+	uint64_t lag = consumer_counter(consumer, "lag");
 
-	if (line.value == 0) {
-		line.cause = "it has acquired all packets";
-	} else if (consumer_counter(consumer, "gone")) {
-		line.cause = "not acquired yet";
-	} else if (line.value > room / 2) {
-		line.level = WHY_NOTE;
-		line.cause = "not acquired yet, more than half of the ring: it is about to skip packets";
-		line.remedy = "check whether it is stopped or waits for something; make it faster, or the ring longer: "
-			      "history_blocks";
-	} else {
-		line.cause = "not acquired yet, but safe for now";
-	}
-	why_add_line(report, &line);
+	if (lag == 0)
+		add_consumer_line(report, consumer, WHY_OK, "lag", "it has acquired all packets", NULL);
+	else if (consumer_counter(consumer, "gone"))
+		add_consumer_line(report, consumer, WHY_OK, "lag", "not acquired yet", NULL);
+	else if (lag > room / 2)
+		add_consumer_line(report, consumer, WHY_NOTE, "lag",
+		                  "not acquired yet, more than half of the ring: it is about to skip packets",
+		                  slow_remedy);
+	else
+		add_consumer_line(report, consumer, WHY_OK, "lag", "not acquired yet, but safe for now", NULL);
 }
 
 static void explain_gone(const struct ibvcap_status_consumer *consumer, struct why_report *report)
 {
-	const struct why_line line = {
-		.level = WHY_LOSS,
-		.place = "consumer",
-		.consumer = consumer,
-		.term = "gone",
-		.value = consumer_counter(consumer, "gone"),
-		.cause = "of lag: the worker has used their blocks again, so they are lost for this consumer; they "
-			 "become skipped when it goes on",
-		.remedy = "check whether it is stopped or waits for something; make it faster, or the ring longer: "
-			  "history_blocks",
-	};
-
-	if (line.value)
-		why_add_line(report, &line);
+	if (consumer_counter(consumer, "gone"))
+		add_consumer_line(report, consumer, WHY_LOSS, "gone",
+		                  "of lag: the worker has used their blocks again, so they are lost for this consumer; "
+		                  "they become skipped when it goes on",
+		                  slow_remedy);
 }
 
 /* Counts of its tracker, in the order of the report; each has a line if it is not 0. */
@@ -107,60 +104,35 @@ static const struct {
 
 static void explain_tracked(const struct ibvcap_status_consumer *consumer, struct why_report *report)
 {
-	const bool is_placed = counters_have(COUNTERS_OF(consumer), "lost_before_card");
-	struct why_line line = {.place = "consumer", .consumer = consumer, .term = "lost"};
-
-	if (!counters_have(COUNTERS_OF(consumer), line.term))
+	if (!counters_have(COUNTERS_OF(consumer), "lost"))
 		return;
-	line.value = consumer_counter(consumer, line.term);
-	line.cause = "by the packets' own numbers, all that were sent came";
-	if (line.value) {
-		line.level = WHY_LOSS;
-		line.cause =
-			is_placed ? "numbers that were sent and did not come; the next lines say where they were lost"
-				  : "numbers that were sent and did not come; a packet takes several";
-	}
-	why_add_line(report, &line);
-	for (unsigned i = 0; i < sizeof(tracked_terms) / sizeof(tracked_terms[0]); i++) {
-		line.value = consumer_counter(consumer, tracked_terms[i].term);
-		line.level = tracked_terms[i].level;
-		line.term = tracked_terms[i].term;
-		line.cause = tracked_terms[i].cause;
-		line.remedy = tracked_terms[i].remedy;
-		if (line.value)
-			why_add_line(report, &line);
-	}
-}
-
-static void explain_tap(const struct ibvcap_status_consumer *consumer, struct why_report *report)
-{
-	const struct why_line line = {
-		.place = "consumer",
-		.consumer = consumer,
-		.term = "tap",
-		.cause = "it copies packets without the daemon's help, and only it knows how many it missed "
-			 "(ibvcap_rx_counts)",
-	};
-
-	why_add_line(report, &line);
+	if (!consumer_counter(consumer, "lost"))
+		add_consumer_line(report, consumer, WHY_OK, "lost",
+		                  "by the packets' own numbers, all that were sent came", NULL);
+	else
+		add_consumer_line(report, consumer, WHY_LOSS, "lost",
+		                  counters_have(COUNTERS_OF(consumer), "lost_before_card")
+		                          ? "numbers that were sent and did not come; the next lines say where they "
+		                            "were lost"
+		                          : "numbers that were sent and did not come; a packet takes several",
+		                  NULL);
+	for (unsigned i = 0; i < sizeof(tracked_terms) / sizeof(tracked_terms[0]); i++)
+		if (consumer_counter(consumer, tracked_terms[i].term))
+			add_consumer_line(report, consumer, tracked_terms[i].level, tracked_terms[i].term,
+			                  tracked_terms[i].cause, tracked_terms[i].remedy);
 }
 
 void why_explain_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
                           struct why_report *report)
 {
-	const struct why_line delivered = {
-		.place = "consumer",
-		.consumer = consumer,
-		.term = "delivered",
-		.value = consumer_counter(consumer, "delivered"),
-		.cause = "packets that it acquired since it attached",
-	};
-
 	if (consumer->policy == IBVCAP_POLICY_TAP) {
-		explain_tap(consumer, report);
+		add_consumer_line(report, consumer, WHY_OK, "tap",
+		                  "it copies packets without the daemon's help, and only it knows how many it missed "
+		                  "(ibvcap_rx_counts)",
+		                  NULL);
 		return;
 	}
-	why_add_line(report, &delivered);
+	add_consumer_line(report, consumer, WHY_OK, "delivered", "packets that it acquired since it attached", NULL);
 	explain_skipped(consumer, report);
 	explain_lag(facts, consumer, report);
 	explain_gone(consumer, report);

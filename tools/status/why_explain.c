@@ -5,11 +5,9 @@
 #include "lib/status/counters.h"
 #include "tools/common/report.h"
 #include "tools/common/user_name.h"
-#include "tools/status/status_view.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <string.h>
 
 static uint64_t stream_counter(const struct why_facts *facts, const char *label)
@@ -24,21 +22,23 @@ static bool is_of_stream(const struct why_facts *facts, const struct ibvcap_stat
 
 /* ---- before the stream --------------------------------------------------------------------------- */
 
-static void explain_age(const struct why_facts *facts, struct why_report *report)
+static void add_stream_line(struct why_report *report, enum why_level level, const char *place, const char *term,
+                            uint64_t value, const char *cause, const char *remedy)
 {
 	const struct why_line line = {
-		.level = WHY_NOTE,
-		.place = "port",
-		.term = "reading_age_ms",
-		.value = facts->stream->reading_age_ms,
-		.cause =
-			"the device has not answered the daemon for so long: packets are captured, and those that were "
-			"lost since then are counted when it answers",
-		.remedy = "the kernel log (dmesg) says whether the driver waits for the firmware (mlx5_core: timeout)",
-	};
+		.level = level, .place = place, .term = term, .value = value, .cause = cause, .remedy = remedy};
 
+	why_add_line(report, &line);
+}
+
+static void explain_age(const struct why_facts *facts, struct why_report *report)
+{
 	if (facts->stream->reading_age_ms > STATUS_VIEW_OLD_MS)
-		why_add_line(report, &line);
+		add_stream_line(report, WHY_NOTE, "port", "reading_age_ms", facts->stream->reading_age_ms,
+		                "the device has not answered the daemon for so long: packets are captured, and those "
+		                "that were lost since then are counted when it answers",
+		                "the kernel log (dmesg) says whether the driver waits for the firmware (mlx5_core: "
+		                "timeout)");
 }
 
 /* The packets come by the kernel's sockets, and not from a queue of a card. */
@@ -75,54 +75,36 @@ static void explain_port(const struct why_facts *facts, struct why_report *repor
 	why_add_line(report, &line);
 }
 
-/* The sum of losses does not need this counter, so it has a line only if it is missing. */
+/* The sum of losses does not need this counter, so it has a line only if it is missing. Sockets have none. */
 static void explain_out_of_buffer(const struct why_facts *facts, struct why_report *report)
 {
-	const struct why_line line = {
-		.level = WHY_NOTE,
-		.place = "port",
-		.term = "out_of_buffer",
-		.cause = "the device does not show this counter (devices in switchdev mode on some kernels); no_buffer "
-			 "of each stream is exact without it",
-	};
+	static const char term[] = "out_of_buffer";
 
-	/* Sockets have no such counter. */
-	if (facts->interface && !has_kernel_backend(facts) && !counters_have(COUNTERS_OF(facts->interface), line.term))
-		why_add_line(report, &line);
+	if (facts->interface && !has_kernel_backend(facts) && !counters_have(COUNTERS_OF(facts->interface), term))
+		add_stream_line(report, WHY_NOTE, "port", term, 0,
+		                "the device does not show this counter (devices in switchdev mode on some kernels); "
+		                "no_buffer of each stream is exact without it",
+		                NULL);
 }
 
 static void explain_link(const struct why_facts *facts, struct why_report *report)
 {
-	const struct why_line line = {
-		.level = WHY_LOSS,
-		.place = "port",
-		.term = "link_down",
-		.value = 1,
-		.cause = "the interface has no link, so no packets arrive",
-		.remedy = report->link_remedy,
-	};
-
 	if (strcmp(facts->stream->state, "link_down") != 0)
 		return;
 	snprintf(report->link_remedy, sizeof(report->link_remedy),
 	         "ip link set dev %s up; then check the cable and the port at its other end, or the ports of a bridge",
 	         facts->stream->interface);
-	why_add_line(report, &line);
+	add_stream_line(report, WHY_LOSS, "port", "link_down", 1, "the interface has no link, so no packets arrive",
+	                report->link_remedy);
 }
 
 static void explain_gone_interface(const struct why_facts *facts, struct why_report *report)
 {
-	const struct why_line line = {
-		.level = WHY_LOSS,
-		.place = "port",
-		.term = "interface_gone",
-		.value = 1,
-		.cause = "the interface is not there any more: its card was unplugged, or it was deleted or renamed",
-		.remedy = "bring it back under its name; the daemon then starts anew with its device",
-	};
-
 	if (strcmp(facts->stream->state, "interface_gone") == 0)
-		why_add_line(report, &line);
+		add_stream_line(report, WHY_LOSS, "port", "interface_gone", 1,
+		                "the interface is not there any more: its card was unplugged, or it was deleted or "
+		                "renamed",
+		                "bring it back under its name; the daemon then starts anew with its device");
 }
 
 static void explain_matched(const struct why_facts *facts, struct why_report *report)
@@ -253,19 +235,10 @@ static uint64_t count_other_drops(const struct why_facts *facts)
 
 static void explain_drops(const struct why_facts *facts, struct why_report *report)
 {
-	for (const struct status_field *drop = NULL; (drop = next_drop(drop));) {
-		const struct why_line line = {
-			.level = WHY_LOSS,
-			.place = "stream",
-			.term = drop->name,
-			.value = stream_counter(facts, drop->name),
-			.cause = drop->cause,
-			.remedy = drop->remedy,
-		};
-
-		if (line.value)
-			why_add_line(report, &line);
-	}
+	for (const struct status_field *drop = NULL; (drop = next_drop(drop));)
+		if (stream_counter(facts, drop->name))
+			add_stream_line(report, WHY_LOSS, "stream", drop->name, stream_counter(facts, drop->name),
+			                drop->cause, drop->remedy);
 }
 
 /* The lines of other causes follow: this one is about the rest. */
@@ -326,17 +299,9 @@ static const struct {
 /* A fragment is published, so the sums are right; but the rest of its datagram is lost. */
 static void explain_fragments(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = {
-		.level = WHY_LOSS,
-		.place = "stream",
-		.term = "fragments",
-		.value = stream_counter(facts, "fragments"),
-		.cause = report->fragments_cause,
-		.remedy = "set payload_size to the size of the whole datagrams: then the daemon joins their fragments "
-			  "(reassemble, ibvcapd.conf(5)); or let the sender use payloads that fit the MTU",
-	};
+	uint64_t n = stream_counter(facts, "fragments");
 
-	if (!line.value)
+	if (!n)
 		return;
 	report->fragments_cause[0] = '\0';
 	why_append(report->fragments_cause,
@@ -344,7 +309,9 @@ static void explain_fragments(const struct why_facts *facts, struct why_report *
 	           "fragment of a datagram has a port, so the others match no flow and go to the kernel; this stream "
 	           "does not join fragments",
 	           stream_counter(facts, "fragment_lost_bytes"));
-	why_add_line(report, &line);
+	add_stream_line(report, WHY_LOSS, "stream", "fragments", n, report->fragments_cause,
+	                "set payload_size to the size of the whole datagrams: then the daemon joins their fragments "
+	                "(reassemble, ibvcapd.conf(5)); or let the sender use payloads that fit the MTU");
 }
 
 static void explain_simple_terms(const struct why_facts *facts, struct why_report *report)

@@ -2,8 +2,6 @@
 /*
  * Prints the result of why_explain() as JSON. A stream with several queues is explained by their sum.
  */
-#include "tools/status/why_json.h"
-
 #include "tools/status/why_look.h"
 
 #include <stdlib.h>

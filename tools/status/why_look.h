@@ -7,10 +7,7 @@
 #define TOOLS_STATUS_WHY_LOOK_H
 
 #include "tools/arrivals/arrivals.h"
-#include "tools/status/status_view.h"
 #include "tools/status/why.h"
-
-#include <jansson.h>
 
 enum why_differs {
 	WHY_INTERFACE = 1,

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Prints what why_explain() makes of a stream's counters. */
-#include "tools/status/why_print.h"
-
 #include "tools/common/report.h"
 #include "tools/common/terminal.h"
 #include "tools/common/user_name.h"
-#include "tools/status/status_view.h"
-#include "tools/status/why.h"
-#include "tools/status/why_json.h"
 #include "tools/status/why_look.h"
 
 #include <inttypes.h>
-#include <jansson.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
