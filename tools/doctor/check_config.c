@@ -5,20 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A stream or a channel. */
-struct configured_service {
-	const char *kind;
-	const char *name;
-	const char *interface;
-	const char *file;
-	int line;
-	enum config_backend backend; /* not AUTO */
-	bool is_auto;                /* the configuration leaves it to the daemon */
-	uint32_t slots;
-	uint32_t slots_max; /* 0: the device was not asked */
-	const char *slots_key;
-};
-
 static void check_config_file(const struct doctor_facts *facts, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "config", "%s", facts->config_file);
@@ -74,13 +60,13 @@ static void report_chosen_backend(const struct doctor_facts *facts, const struct
 }
 
 /* A running daemon has taken its resources already, and has given up the rights to take more. */
-static void report_backend(const struct doctor_facts *facts, const struct configured_service *service,
+static void report_backend(const struct doctor_facts *facts, const struct doctor_service *service,
                            const struct doctor_interface *interface, struct finding *finding)
 {
 	const struct backend_choice_facts known = facts_for_choice(facts, interface);
 	struct backend_choice choice = {0};
 
-	if (service->is_auto) {
+	if (service->backend == CONFIG_BACKEND_AUTO) {
 		report_chosen_backend(facts, interface, finding);
 		return;
 	}
@@ -97,88 +83,46 @@ static void report_backend(const struct doctor_facts *facts, const struct config
 	fix_choice(&choice, finding);
 }
 
-static void check_config_slots(const struct configured_service *service, struct findings *findings)
+/* How many slots its queue may have; 0: the backend has no use for an RDMA device, or the device was not asked. */
+static uint32_t find_slots_max(const struct doctor_facts *facts, const struct doctor_service *service)
 {
+	const struct doctor_device *device = facts_find_device(facts, service->interface);
+
+	if (!device || facts_find_backend(facts, service->interface, service->backend) != CONFIG_BACKEND_VERBS)
+		return 0;
+	return service->stream ? device->probe.max_queue_slots : device->probe.max_send_slots;
+}
+
+static void check_config_slots(const struct doctor_facts *facts, const struct doctor_service *service,
+                               struct findings *findings)
+{
+	uint32_t slots_max = find_slots_max(facts, service);
 	struct finding *finding;
 
-	if (!service->slots_max)
+	if (!slots_max)
 		return;
 	finding = finding_add(findings, "ring_size", "%s '%s' on %s", service->kind, service->name, service->interface);
 	finding_write(finding->found, "%s %u, the device takes up to %u", service->slots_key, service->slots,
-	              service->slots_max);
-	if (service->slots <= service->slots_max)
+	              slots_max);
+	if (service->slots <= slots_max)
 		return;
 	finding_fail(finding, FINDING_ERROR, "ibvcapd refuses it: the device has no deeper queue", "at most %u",
-	             service->slots_max);
-	finding_fix_by_edit(finding, service->file, service->line, "%s = %u", service->slots_key, service->slots_max);
-}
-
-static void check_config_service(const struct doctor_facts *facts, const struct configured_service *service,
-                                 struct findings *findings)
-{
-	const struct doctor_interface *interface = facts_find_interface(facts, service->interface);
-
-	if (interface)
-		report_backend(facts, service, interface,
-		               finding_add(findings, "config", "%s '%s' on %s", service->kind, service->name,
-		                           service->interface));
-	check_config_slots(service, findings);
-}
-
-/* NULL: none, or the backend has no use for it. */
-static const struct doctor_device *find_device_of(const struct doctor_facts *facts, const char *interface,
-                                                  enum config_backend backend)
-{
-	return backend == CONFIG_BACKEND_VERBS ? facts_find_device(facts, interface) : NULL;
-}
-
-static void check_config_stream(const struct doctor_facts *facts, const struct config_stream *stream,
-                                struct findings *findings)
-{
-	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
-	const struct doctor_device *device = find_device_of(facts, stream->interface, backend);
-	const struct configured_service service = {
-		.kind = "stream",
-		.name = stream->name,
-		.interface = stream->interface,
-		.file = stream->file,
-		.line = stream->line,
-		.backend = backend,
-		.is_auto = stream->backend == CONFIG_BACKEND_AUTO,
-		.slots = stream->receive_queue_slots,
-		.slots_max = device ? device->probe.max_queue_slots : 0,
-		.slots_key = "receive_queue_slots",
-	};
-
-	check_config_service(facts, &service, findings);
-}
-
-static void check_config_channel(const struct doctor_facts *facts, const struct config_channel *channel,
-                                 struct findings *findings)
-{
-	enum config_backend backend = facts_find_backend(facts, channel->interface, channel->backend);
-	const struct doctor_device *device = find_device_of(facts, channel->interface, backend);
-	const struct configured_service service = {
-		.kind = "channel",
-		.name = channel->name,
-		.interface = channel->interface,
-		.file = channel->file,
-		.line = channel->line,
-		.backend = backend,
-		.is_auto = channel->backend == CONFIG_BACKEND_AUTO,
-		.slots = channel->send_queue_slots,
-		.slots_max = device ? device->probe.max_send_slots : 0,
-		.slots_key = "send_queue_slots",
-	};
-
-	check_config_service(facts, &service, findings);
+	             slots_max);
+	finding_fix_by_edit(finding, service->file, service->line, "%s = %u", service->slots_key, slots_max);
 }
 
 void check_config(const struct doctor_facts *facts, struct findings *findings)
 {
+	const struct doctor_interface *interface;
+	struct doctor_service service;
+
 	check_config_file(facts, findings);
-	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
-		check_config_stream(facts, &facts->config->streams[i], findings);
-	for (uint32_t i = 0; facts->config && i < facts->config->n_channels; i++)
-		check_config_channel(facts, &facts->config->channels[i], findings);
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++) {
+		interface = facts_find_interface(facts, service.interface);
+		if (interface)
+			report_backend(facts, &service, interface,
+			               finding_add(findings, "config", "%s '%s' on %s", service.kind, service.name,
+			                           service.interface));
+		check_config_slots(facts, &service, findings);
+	}
 }

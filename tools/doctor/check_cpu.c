@@ -31,15 +31,14 @@ static void check_cpu_governor(const struct doctor_cpus *cpus, struct findings *
 	            "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
 }
 
-static bool has_sleeping_worker(const struct config *config)
+static bool has_sleeping_worker(const struct doctor_facts *facts)
 {
-	for (uint32_t i = 0; config && i < config->n_streams; i++)
-		if (config->streams[i].poll != CONFIG_POLL_BUSY)
+	struct doctor_service service;
+
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++)
+		if (service.poll != CONFIG_POLL_BUSY)
 			return true;
-	for (uint32_t i = 0; config && i < config->n_channels; i++)
-		if (config->channels[i].poll != CONFIG_POLL_BUSY)
-			return true;
-	return !config;
+	return !facts->config;
 }
 
 static void check_cpu_idle(const struct doctor_facts *facts, struct findings *findings)
@@ -58,7 +57,7 @@ static void check_cpu_idle(const struct doctor_facts *facts, struct findings *fi
 	}
 	finding_write(finding->found, "waking up from the deepest state, %s, takes %u us", cpus->idle_state,
 	              cpus->idle_exit_us);
-	if (cpus->idle_exit_us <= IDLE_EXIT_MAX_US || !has_sleeping_worker(facts->config))
+	if (cpus->idle_exit_us <= IDLE_EXIT_MAX_US || !has_sleeping_worker(facts))
 		return;
 	finding_fail(finding, FINDING_WARNING, "packets wait in the queue until the worker is awake",
 	             "%u us at most, or poll = \"busy\" in all streams and channels", IDLE_EXIT_MAX_US);
@@ -73,28 +72,19 @@ static void check_cpu_idle(const struct doctor_facts *facts, struct findings *fi
 /* A worker that the configuration binds to a CPU. */
 struct pinned_worker {
 	const char *of; /* "stream 'a'" */
-	const char *interface;
 	int cpu;
-	enum config_poll poll;
-	const char *file;
-	int line;
+	const struct doctor_service *service;
 };
-
-static void add_busy_cpu(int cpu, enum config_poll poll, cpu_set_t *cpus)
-{
-	if (cpu >= 0 && cpu < CPU_SETSIZE && poll == CONFIG_POLL_BUSY)
-		CPU_SET((unsigned int)cpu, cpus);
-}
 
 /* The CPUs of all workers together, because the kernel uses only one isolcpus= of its command line. */
 static cpu_set_t cpus_to_isolate(const struct doctor_facts *facts)
 {
 	cpu_set_t cpus = facts->cpus.isolated;
+	struct doctor_service service;
 
-	for (uint32_t i = 0; i < facts->config->n_streams; i++)
-		add_busy_cpu(facts->config->streams[i].cpu, facts->config->streams[i].poll, &cpus);
-	for (uint32_t i = 0; i < facts->config->n_channels; i++)
-		add_busy_cpu(facts->config->channels[i].cpu, facts->config->channels[i].poll, &cpus);
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++)
+		if (service.cpu >= 0 && service.cpu < CPU_SETSIZE && service.poll == CONFIG_POLL_BUSY)
+			CPU_SET((unsigned int)service.cpu, &cpus);
 	if (CPU_COUNT(&facts->cpus.online))
 		CPU_AND(&cpus, &cpus, &facts->cpus.online);
 	CPU_CLR(KERNELS_CPU, &cpus);
@@ -113,7 +103,7 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 		return;
 	}
 	finding_write(finding->found, "not isolated: other programs may run there");
-	if (worker->poll != CONFIG_POLL_BUSY)
+	if (worker->service->poll != CONFIG_POLL_BUSY)
 		return;
 	finding_fail(finding, FINDING_WARNING,
 	             "while another program has the CPU, for some ms each time, the worker does not poll",
@@ -121,7 +111,8 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 	if (worker->cpu == KERNELS_CPU) {
 		finding_write(finding->wanted, "another CPU than %d, isolated", KERNELS_CPU);
 		finding_append(finding->why, "; the kernel's own work stays on CPU %d", KERNELS_CPU);
-		finding_fix_by_edit(finding, worker->file, worker->line, "cpu: another one than %d", KERNELS_CPU);
+		finding_fix_by_edit(finding, worker->service->file, worker->service->line, "cpu: another one than %d",
+		                    KERNELS_CPU);
 		return;
 	}
 	finding_fix(finding, FIX_LASTS | FIX_ON_HOST,
@@ -133,7 +124,7 @@ static void check_cpu_isolation(const struct doctor_facts *facts, const struct p
 static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned_worker *worker,
                            struct findings *findings)
 {
-	const struct doctor_device *device = facts_find_device(facts, worker->interface);
+	const struct doctor_device *device = facts_find_device(facts, worker->service->interface);
 	char list[FINDING_TEXT_BYTES];
 	struct finding *finding;
 
@@ -155,7 +146,7 @@ static void check_cpu_irqs(const struct doctor_facts *facts, const struct pinned
 static void check_cpu_node(const struct doctor_facts *facts, const struct pinned_worker *worker,
                            struct findings *findings)
 {
-	const struct doctor_device *device = facts_find_device(facts, worker->interface);
+	const struct doctor_device *device = facts_find_device(facts, worker->service->interface);
 	int node = device ? device->pci.node : -1;
 	char list[FINDING_TEXT_BYTES];
 	struct finding *finding;
@@ -168,7 +159,7 @@ static void check_cpu_node(const struct doctor_facts *facts, const struct pinned
 	if (CPU_ISSET((unsigned int)worker->cpu, &facts->cpus.nodes[node]))
 		return;
 	finding_fail(finding, FINDING_WARNING, "each completion crosses the link between the nodes", "one of those");
-	finding_fix_by_edit(finding, worker->file, worker->line, "cpu");
+	finding_fix_by_edit(finding, worker->service->file, worker->service->line, "cpu");
 }
 
 static void check_cpu_worker(const struct doctor_facts *facts, const struct pinned_worker *worker,
@@ -181,14 +172,14 @@ static void check_cpu_worker(const struct doctor_facts *facts, const struct pinn
 	check_cpu_node(facts, worker, findings);
 }
 
-static void check_cpu_stream(const struct doctor_facts *facts, const struct config_stream *stream,
+static void check_cpu_stream(const struct doctor_facts *facts, const struct doctor_service *service,
                              struct findings *findings)
 {
+	const struct config_stream *stream = service->stream;
 	char of[FINDING_TEXT_BYTES];
 
 	for (uint32_t i = 0; i < stream->queues; i++) {
-		struct pinned_worker worker = {of,           stream->interface, config_queue_cpu(stream, i),
-		                               stream->poll, stream->file,      stream->line};
+		struct pinned_worker worker = {of, config_queue_cpu(stream, i), service};
 
 		if (stream->queues > 1)
 			finding_write(of, "queue %u of stream '%s'", i, stream->name);
@@ -199,27 +190,29 @@ static void check_cpu_stream(const struct doctor_facts *facts, const struct conf
 }
 
 /* One worker serves all channels of an interface; the configuration makes sure that they name the same CPU. */
-static void check_cpu_channel(const struct doctor_facts *facts, uint32_t number, struct findings *findings)
+static void check_cpu_channel(const struct doctor_facts *facts, const struct doctor_service *service, uint32_t number,
+                              struct findings *findings)
 {
-	const struct config_channel *channels = facts->config->channels, *channel = &channels[number];
+	struct doctor_service other;
 	char of[FINDING_TEXT_BYTES];
 
-	for (uint32_t i = 0; i < number; i++)
-		if (strcmp(channels[i].interface, channel->interface) == 0)
+	for (uint32_t i = facts->config->n_streams; i < number && facts_service(facts, i, &other); i++)
+		if (strcmp(other.interface, service->interface) == 0)
 			return;
-	finding_write(of, "channels of %s", channel->interface);
-	check_cpu_worker(facts,
-	                 &(struct pinned_worker){of, channel->interface, channel->cpu, channel->poll, channel->file,
-	                                         channel->line},
-	                 findings);
+	finding_write(of, "channels of %s", service->interface);
+	check_cpu_worker(facts, &(struct pinned_worker){of, service->cpu, service}, findings);
 }
 
 void check_cpus(const struct doctor_facts *facts, struct findings *findings)
 {
+	struct doctor_service service;
+
 	check_cpu_governor(&facts->cpus, findings);
 	check_cpu_idle(facts, findings);
-	for (uint32_t i = 0; facts->config && i < facts->config->n_streams; i++)
-		check_cpu_stream(facts, &facts->config->streams[i], findings);
-	for (uint32_t i = 0; facts->config && i < facts->config->n_channels; i++)
-		check_cpu_channel(facts, i, findings);
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++) {
+		if (service.stream)
+			check_cpu_stream(facts, &service, findings);
+		else
+			check_cpu_channel(facts, &service, i, findings);
+	}
 }

@@ -10,17 +10,14 @@
 #include <string.h>
 
 /* Does a stream or channel of the configuration have this backend? If it is not known, they have auto, the default. */
-static bool is_configured(const struct config *config, enum config_backend backend)
+static bool is_configured(const struct doctor_facts *facts, enum config_backend backend)
 {
-	if (!config)
-		return backend == CONFIG_BACKEND_AUTO;
-	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (config->streams[i].backend == backend)
+	struct doctor_service service;
+
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++)
+		if (service.backend == backend)
 			return true;
-	for (uint32_t i = 0; i < config->n_channels; i++)
-		if (config->channels[i].backend == backend)
-			return true;
-	return false;
+	return !facts->config && backend == CONFIG_BACKEND_AUTO;
 }
 
 /* Does the daemon that runs have a device? */
@@ -37,7 +34,7 @@ static bool is_verbs_taken(const struct doctor_facts *facts, bool is_configured_
 static void report_no_device(const struct doctor_facts *facts, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "device", "RDMA devices");
-	bool is_needed = is_configured(facts->config, CONFIG_BACKEND_VERBS);
+	bool is_needed = is_configured(facts, CONFIG_BACKEND_VERBS);
 
 	if (is_verbs_taken(facts, is_needed)) {
 		finding_write(finding->found,
@@ -46,7 +43,7 @@ static void report_no_device(const struct doctor_facts *facts, struct findings *
 		              (int)facts->process.pid);
 		return;
 	}
-	if (!is_needed && !(facts->mellanox_pci && is_configured(facts->config, CONFIG_BACKEND_AUTO))) {
+	if (!is_needed && !(facts->mellanox_pci && is_configured(facts, CONFIG_BACKEND_AUTO))) {
 		finding_write(finding->found, "none, and %s needs none",
 		              facts->config ? "the configuration" : "backend = \"auto\", the default,");
 		return;

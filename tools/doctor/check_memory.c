@@ -18,11 +18,6 @@
 
 /* ---- all memory ------------------------------------------------------------------------------------- */
 
-static uint64_t arenas_kib(const struct config_channel *channel)
-{
-	return channel->max_senders * geometry_arena_bytes(channel) / KIB;
-}
-
 /* Memory that the kernel takes for a stream besides its ring. */
 static uint64_t queue_kib(const struct doctor_facts *facts, const struct config_stream *stream)
 {
@@ -40,15 +35,13 @@ struct configured_kib {
 
 static struct configured_kib sum_configured_kib(const struct doctor_facts *facts)
 {
-	const struct config *config = facts->config;
 	struct configured_kib kib = {0};
+	struct doctor_service service;
 
-	for (uint32_t i = 0; i < config->n_streams; i++) {
-		kib.rings += facts_ring_bytes(facts, &config->streams[i]) / KIB;
-		kib.queues += queue_kib(facts, &config->streams[i]);
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++) {
+		*(service.stream ? &kib.rings : &kib.arenas) += service.memory_bytes / KIB;
+		kib.queues += service.stream ? queue_kib(facts, service.stream) : 0;
 	}
-	for (uint32_t i = 0; i < config->n_channels; i++)
-		kib.arenas += arenas_kib(&config->channels[i]);
 	kib.all = kib.rings + kib.queues + kib.arenas;
 	return kib;
 }
@@ -118,22 +111,18 @@ struct pool_sum {
 
 static struct pool_sum sum_pools(const struct doctor_facts *facts, uint64_t page_kib)
 {
-	const struct config *config = facts->config;
 	struct pool_sum sum = {.page_kib = page_kib};
 	uint64_t page_bytes = page_kib * KIB;
+	struct doctor_service service;
 
 	for (unsigned int i = 0; i < facts->n_pools; i++)
 		if (facts->pools[i].page_kib == page_kib) {
 			sum.total += facts->pools[i].total_pages;
 			sum.free_pages += facts->pools[i].free_pages;
 		}
-	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (config->streams[i].page_bytes == page_bytes)
-			sum.wanted += facts_ring_bytes(facts, &config->streams[i]) / page_bytes;
-	for (uint32_t i = 0; i < config->n_channels; i++)
-		if (config->channels[i].page_bytes == page_bytes)
-			sum.wanted += config->channels[i].max_senders *
-			              (geometry_arena_bytes(&config->channels[i]) / page_bytes);
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++)
+		if (service.page_bytes == page_bytes)
+			sum.wanted += service.memory_bytes / page_bytes;
 	return sum;
 }
 
@@ -224,23 +213,18 @@ static void write_planned_fix(const struct doctor_facts *facts, uint64_t page_ki
 {
 	uint64_t pages[DOCTOR_NODES_MAX] = {0};
 	unsigned int else_node = find_default_node(facts, page_kib);
-	const struct config *config = facts->config;
 	uint64_t page_bytes = page_kib * KIB;
+	struct doctor_service service;
 
 	if (!has_memory_for(facts, times)) {
 		write_lower_fix(facts, finding);
 		return;
 	}
 	/* What the configuration needs on each node. For a device of unknown node this is find_default_node(). */
-	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (config->streams[i].page_bytes == page_bytes)
-			pages[node_of_interface(facts, config->streams[i].interface, else_node)] +=
-				facts_ring_bytes(facts, &config->streams[i]) / page_bytes;
-	for (uint32_t i = 0; i < config->n_channels; i++)
-		if (config->channels[i].page_bytes == page_bytes)
-			pages[node_of_interface(facts, config->channels[i].interface, else_node)] +=
-				config->channels[i].max_senders *
-				(geometry_arena_bytes(&config->channels[i]) / page_bytes);
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++)
+		if (service.page_bytes == page_bytes)
+			pages[node_of_interface(facts, service.interface, else_node)] +=
+				service.memory_bytes / page_bytes;
 	for (unsigned int node = 0; node < DOCTOR_NODES_MAX; node++)
 		pages[node] *= times;
 	write_pages_fix(facts, page_kib, pages, finding);
@@ -269,14 +253,14 @@ static void check_wanted_hugepages(const struct doctor_facts *facts, const struc
 /* The pages that streams on devices of this node need. */
 static uint64_t pages_wanted_on(const struct doctor_facts *facts, int node, uint32_t page_bytes)
 {
+	struct doctor_service service;
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < facts->config->n_streams; i++) {
-		const struct config_stream *stream = &facts->config->streams[i];
-		const struct doctor_device *device = facts_find_device(facts, stream->interface);
+	for (uint32_t i = 0; facts_service(facts, i, &service) && service.stream; i++) {
+		const struct doctor_device *device = facts_find_device(facts, service.interface);
 
-		if (device && device->pci.node == node && stream->page_bytes == page_bytes)
-			bytes += facts_ring_bytes(facts, stream);
+		if (device && device->pci.node == node && service.page_bytes == page_bytes)
+			bytes += service.memory_bytes;
 	}
 	return bytes / page_bytes;
 }

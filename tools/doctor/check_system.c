@@ -5,8 +5,6 @@
  */
 #include "tools/doctor/checks.h"
 
-#include "daemon/memory/geometry.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,17 +15,14 @@
 #define PROCESSES_EACH 4
 #define PROCESSES_MIN  16
 
-static uint64_t ring_bytes_in_pages_of(const struct doctor_facts *facts, uint32_t page_bytes)
+static uint64_t bytes_in_pages_of(const struct doctor_facts *facts, uint32_t page_bytes)
 {
-	const struct config *config = facts->config;
+	struct doctor_service service;
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; config && i < config->n_streams; i++)
-		if (config->streams[i].page_bytes == page_bytes)
-			bytes += facts_ring_bytes(facts, &config->streams[i]);
-	for (uint32_t i = 0; config && i < config->n_channels; i++)
-		if (config->channels[i].page_bytes == page_bytes)
-			bytes += config->channels[i].max_senders * geometry_arena_bytes(&config->channels[i]);
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++)
+		if (service.page_bytes == page_bytes)
+			bytes += service.memory_bytes;
 	return bytes;
 }
 
@@ -60,15 +55,13 @@ static void check_limits(const struct doctor_facts *facts, struct findings *find
 
 	finding_write(finding->found, "%s", *limits->container ? limits->container : "none");
 	check_cgroup_limit(limits, "memory.max", limits->memory_bytes,
-	                   ring_bytes_in_pages_of(facts, 4096) + MEMORY_MIN_BYTES,
+	                   bytes_in_pages_of(facts, 4096) + MEMORY_MIN_BYTES,
 	                   "the kernel kills a process that uses more", findings);
 	check_cgroup_limit(limits, "pids.max", limits->processes, users * PROCESSES_EACH + PROCESSES_MIN,
 	                   "each stream and channel needs threads", findings);
-	check_cgroup_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes,
-	                   2 * ring_bytes_in_pages_of(facts, 2u << 20),
+	check_cgroup_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes, 2 * bytes_in_pages_of(facts, 2u << 20),
 	                   "rings lie in these pages, and twice over a restart", findings);
-	check_cgroup_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes,
-	                   2 * ring_bytes_in_pages_of(facts, 1u << 30),
+	check_cgroup_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes, 2 * bytes_in_pages_of(facts, 1u << 30),
 	                   "rings lie in these pages, and twice over a restart", findings);
 }
 

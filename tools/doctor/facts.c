@@ -65,10 +65,59 @@ enum config_backend facts_find_backend(const struct doctor_facts *facts, const c
 	return backend;
 }
 
-uint64_t facts_ring_bytes(const struct doctor_facts *facts, const struct config_stream *stream)
+/* With the backend that it has or AUTO takes. */
+static uint64_t ring_bytes(const struct doctor_facts *facts, const struct config_stream *stream)
 {
 	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
 	const struct backend_ops *ops = backend_find(config_backend_name(backend));
 
 	return geometry_ring_bytes(stream, !ops || !ops->pins_memory);
+}
+
+static struct doctor_service service_of_stream(const struct doctor_facts *facts, const struct config_stream *stream)
+{
+	return (struct doctor_service){
+		.kind = "stream",
+		.name = stream->name,
+		.interface = stream->interface,
+		.file = stream->file,
+		.line = stream->line,
+		.backend = stream->backend,
+		.poll = stream->poll,
+		.cpu = stream->cpu,
+		.slots = stream->receive_queue_slots,
+		.slots_key = "receive_queue_slots",
+		.page_bytes = stream->page_bytes,
+		.memory_bytes = ring_bytes(facts, stream),
+		.stream = stream,
+	};
+}
+
+static struct doctor_service service_of_channel(const struct config_channel *channel)
+{
+	return (struct doctor_service){
+		.kind = "channel",
+		.name = channel->name,
+		.interface = channel->interface,
+		.file = channel->file,
+		.line = channel->line,
+		.backend = channel->backend,
+		.poll = channel->poll,
+		.cpu = channel->cpu,
+		.slots = channel->send_queue_slots,
+		.slots_key = "send_queue_slots",
+		.page_bytes = channel->page_bytes,
+		.memory_bytes = channel->max_senders * geometry_arena_bytes(channel),
+	};
+}
+
+bool facts_service(const struct doctor_facts *facts, uint32_t i, struct doctor_service *service)
+{
+	const struct config *config = facts->config;
+
+	if (!config || i >= config->n_streams + config->n_channels)
+		return false;
+	*service = i < config->n_streams ? service_of_stream(facts, &config->streams[i])
+	                                 : service_of_channel(&config->channels[i - config->n_streams]);
+	return true;
 }

@@ -217,8 +217,25 @@ void facts_choose_backend(const struct doctor_facts *facts, const struct doctor_
 enum config_backend facts_find_backend(const struct doctor_facts *facts, const char *interface,
                                        enum config_backend backend);
 
-/** Bytes of the rings of a stream, with the backend that it has or AUTO takes. */
-uint64_t facts_ring_bytes(const struct doctor_facts *facts, const struct config_stream *stream);
+/* A stream or a channel of the configuration. */
+struct doctor_service {
+	const char *kind; /* "stream", "channel" */
+	const char *name;
+	const char *interface;
+	const char *file;
+	int line;
+	enum config_backend backend; /* as configured; facts_find_backend() has that of AUTO */
+	enum config_poll poll;
+	int cpu;
+	uint32_t slots; /* of its queue */
+	const char *slots_key;
+	uint32_t page_bytes;
+	uint64_t memory_bytes;              /* of its rings, or of the arenas of as many senders as may come */
+	const struct config_stream *stream; /* NULL: it is a channel */
+};
+
+/** Service i of the configuration, streams first. False: there are no more, or there is no configuration. */
+bool facts_service(const struct doctor_facts *facts, uint32_t i, struct doctor_service *service);
 
 /** The RDMA device that has that interface behind one of its ports; NULL if none has. */
 const struct doctor_device *facts_find_device(const struct doctor_facts *facts, const char *interface);

@@ -56,13 +56,13 @@ static void note_igmp_version(const struct joined_group *joined, void *context)
 
 void read_interfaces(const char *root, struct doctor_facts *facts)
 {
+	struct doctor_service service;
+
 	for (unsigned int i = 0; i < facts->n_devices; i++)
 		for (unsigned int j = 0; j < facts->devices[i].n_ports; j++)
 			add_netdev(root, facts, facts->devices[i].ports[j].netdev);
-	for (unsigned int i = 0; facts->config && i < facts->config->n_streams; i++)
-		add_netdev(root, facts, facts->config->streams[i].interface);
-	for (unsigned int i = 0; facts->config && i < facts->config->n_channels; i++)
-		add_netdev(root, facts, facts->config->channels[i].interface);
+	for (uint32_t i = 0; facts_service(facts, i, &service); i++)
+		add_netdev(root, facts, service.interface);
 	/* The groups of the daemon's network namespace, which may differ from that of this process. */
 	(void)joined_groups_for_each(root, facts->process.kind == DOCTOR_DAEMON ? facts->process.pid : 0,
 	                             note_igmp_version, facts);
