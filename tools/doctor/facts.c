@@ -66,7 +66,7 @@ enum config_backend facts_find_backend(const struct doctor_facts *facts, const c
 }
 
 /* With the backend that it has or AUTO takes. */
-static uint64_t ring_bytes(const struct doctor_facts *facts, const struct config_stream *stream)
+static uint64_t bytes_of_rings(const struct doctor_facts *facts, const struct config_stream *stream)
 {
 	enum config_backend backend = facts_find_backend(facts, stream->interface, stream->backend);
 	const struct backend_ops *ops = backend_find(config_backend_name(backend));
@@ -88,7 +88,7 @@ static struct doctor_service service_of_stream(const struct doctor_facts *facts,
 		.slots = stream->receive_queue_slots,
 		.slots_key = "receive_queue_slots",
 		.page_bytes = stream->page_bytes,
-		.memory_bytes = ring_bytes(facts, stream),
+		.memory_bytes = bytes_of_rings(facts, stream),
 		.stream = stream,
 	};
 }

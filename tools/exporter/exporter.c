@@ -55,7 +55,6 @@ int main(int argc, char **argv)
 			watch_ask(&watch);
 	}
 	server_free(server);
-	status_view_deinit(&watch.view.now);
-	status_view_deinit(&watch.view.before);
+	top_view_take(&watch.view, NULL, 0);
 	return EX_OK;
 }

@@ -9,7 +9,7 @@
 
 void watch_init(struct watch *watch, const char *socket)
 {
-	*watch = (struct watch){.socket = socket, .answered_ns = time_monotonic_ns(), .trouble = "not asked yet"};
+	*watch = (struct watch){.socket = socket, .view.now_at_ns = time_monotonic_ns(), .trouble = "not asked yet"};
 	pthread_mutex_init(&watch->lock, NULL);
 }
 
@@ -21,23 +21,16 @@ void watch_ask(struct watch *watch)
 
 	pthread_mutex_lock(&watch->lock);
 	watch->asked++;
-	status_view_deinit(&watch->view.before);
-	if (r == 0) {
-		watch->view = (struct top_view){.now = new, .before = watch->view.now};
-		if (watch->view.before.status)
-			watch->view.interval_ns = now_ns - watch->answered_ns;
-		watch->answered_ns = now_ns;
-	} else {
-		status_view_deinit(&watch->view.now);
+	top_view_take(&watch->view, r == 0 ? &new : NULL, now_ns);
+	if (r < 0)
 		snprintf(watch->trouble, sizeof(watch->trouble), "%s", ibvcap_error_text());
-	}
 	pthread_mutex_unlock(&watch->lock);
 }
 
 struct metrics_health watch_health(const struct watch *watch)
 {
 	return (struct metrics_health){.is_up = watch->view.now.status != NULL,
-	                               .age_ns = time_monotonic_ns() - watch->answered_ns};
+	                               .age_ns = time_monotonic_ns() - watch->view.now_at_ns};
 }
 
 json_t *watch_to_json(const struct watch *watch)

@@ -12,9 +12,8 @@ struct watch {
 	const char *socket;
 	pthread_mutex_t lock;
 	/* Under the lock. */
-	struct top_view view; /* now is all zero: the daemon did not answer */
+	struct top_view view; /* now is all zero: the daemon did not answer, and now_at_ns may be the start */
 	uint64_t asked;       /* how often */
-	uint64_t answered_ns; /* the last answer, or the start */
 	char trouble[256];    /* why it did not answer */
 };
 

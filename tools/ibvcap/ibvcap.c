@@ -15,14 +15,28 @@ struct command {
 	int (*run)(int argc, char **argv);
 };
 
+/* It links the daemon's configuration and libibverbs. */
+static int run_doctor_program(int argc, char **argv)
+{
+	(void)argc;
+	return run_program("ibvcap-doctor", "ibvcap-tools again", argv);
+}
+
+/* It links librdkafka. */
+static int run_produce_program(int argc, char **argv)
+{
+	(void)argc;
+	return run_program("ibvcap-produce", "ibvcap-produce", argv);
+}
+
 static const struct command commands[] = {
 	{"check", "say which numbered packets of a stream were lost, from the sender on", cmd_check},
-	{"doctor", "check that this machine is ready, and say what to do if not", cmd_doctor},
+	{"doctor", "check that this machine is ready, and say what to do if not", run_doctor_program},
 	{"extcap", "show streams as interfaces in Wireshark", cmd_extcap},
 	{"extract", "copy the packets of a time out of recordings", cmd_extract},
 	{"info", "say what is in a recording, what is missing, and why", cmd_info},
 	{"metrics", "print the status as metrics for Prometheus", cmd_metrics},
-	{"produce", "send a stream to Kafka, as blocks of packets or as arrays", cmd_produce},
+	{"produce", "send a stream to Kafka, as blocks of packets or as arrays", run_produce_program},
 	{"record", "record streams to pcapng files that say what is missing, and why", cmd_record},
 	{"recv", "receive a stream: print rates, check the test pattern, dump payloads", cmd_recv},
 	{"reload", "make the daemon read its configuration again", cmd_reload},

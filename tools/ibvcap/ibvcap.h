@@ -7,12 +7,10 @@
 #define TOOLS_IBVCAP_IBVCAP_H
 
 int cmd_check(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
 int cmd_extcap(int argc, char **argv);
 int cmd_extract(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
-int cmd_produce(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_recv(int argc, char **argv);
 int cmd_reload(int argc, char **argv);

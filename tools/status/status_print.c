@@ -9,34 +9,29 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const sum_terms[] = {"matched", "published", "no_buffer", "errored", "joined", "in_flight"};
-static const char *const channel_sum[] = {"submitted", "completed", "errored", "flushed", "late_dropped", "pending"};
-static const char *const consumer_sum[] = {"published", "delivered", "skipped", "lag"};
 #define DEVICE_TEXT_BYTES 80
-#define N(array)          (unsigned)(sizeof(array) / sizeof((array)[0]))
 
-static void print_sum_line(struct counters counters, const char *const *sum, unsigned n_sum)
+static void print_sum_line(struct counters counters, const char *const *sum)
 {
-	counters_print_sum(counters, sum, n_sum);
+	counters_print_sum(counters, sum);
 	putchar('\n');
 }
 
-static bool is_in_sum(const char *label, const char *const *sum, unsigned n)
+static bool is_in_sum(const char *label, const char *const *sum)
 {
-	for (unsigned i = 0; i < n; i++)
-		if (!strcmp(label, sum[i]))
-			return true;
-	return false;
+	while (*sum && strcmp(label, *sum) != 0)
+		sum++;
+	return *sum;
 }
 
 /* The sum in a line, and the other counters that are not 0 in a second one. */
-static void print_all_counters(struct counters counters, const char *const *sum, unsigned n_sum)
+static void print_all_counters(struct counters counters)
 {
 	unsigned n_printed = 0;
 
-	print_sum_line(counters, sum, n_sum);
+	print_sum_line(counters, status_view_sums[counters.of]);
 	for (uint32_t i = 0; i < counters.n; i++) {
-		if (counters.at[i].value == 0 || is_in_sum(counters.at[i].label, sum, n_sum))
+		if (counters.at[i].value == 0 || is_in_sum(counters.at[i].label, status_view_sums[counters.of]))
 			continue;
 		printf("  %s %" PRIu64, counters.at[i].label, counters.at[i].value);
 		n_printed++;
@@ -89,30 +84,31 @@ static void print_stream_line(const struct status_view *view, const struct ibvca
 		printf("; %u queues", stream->n_queues);
 	putchar('\n');
 	flow_view_print(view, stream);
-	print_all_counters(stream_sum_of(view, stream, &sum), sum_terms, N(sum_terms));
+	print_all_counters(stream_sum_of(view, stream, &sum));
 	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);
 }
 
 /* Counts of its tracker: the sums, then the others that are not 0. */
 static void print_tracked(struct counters counters)
 {
-	static const char *const sent[] = {"sent", "once", "lost"}, *const arrived[] = {"arrived", "once", "repeated"};
-	static const char *const lost[] = {"lost", "lost_before_card", "lost_in_card", "lost_after_card",
-	                                   "lost_unread"};
-	static const char *const rest[] = {"reordered", "late", "stray", "restarted", "unread", "untracked"};
+	static const char *const sent[] = {"sent", "once", "lost", NULL};
+	static const char *const arrived[] = {"arrived", "once", "repeated", NULL};
+	static const char *const lost[] = {"lost", "lost_before_card", "lost_in_card", "lost_after_card", "lost_unread",
+	                                   NULL};
+	static const char *const rest[] = {"reordered", "late", "stray", "restarted", "unread", "untracked", NULL};
 	bool has_rest = false;
 
 	printf("  numbers of %" PRIu64 " sources:", counters_value(counters, "sources"));
-	counters_print_sum(counters, sent, N(sent));
+	counters_print_sum(counters, sent);
 	putchar(';');
-	print_sum_line(counters, arrived, N(arrived));
+	print_sum_line(counters, arrived);
 	if (counters_value(counters, "lost") && counters_have(counters, "lost_before_card"))
-		print_sum_line(counters, lost, N(lost));
-	for (unsigned i = 0; i < N(rest); i++) {
-		uint64_t value = counters_value(counters, rest[i]);
+		print_sum_line(counters, lost);
+	for (const char *const *label = rest; *label; label++) {
+		uint64_t value = counters_value(counters, *label);
 
 		if (value)
-			printf("  %s %" PRIu64, rest[i], value);
+			printf("  %s %" PRIu64, *label, value);
 		has_rest |= value != 0;
 	}
 	if (has_rest)
@@ -143,7 +139,7 @@ static void print_consumer_status(const struct status_view *view, const struct i
 	printf(": %s, %s, %" PRIu64 " blocks under lease", process, status_word(status_policy_words, consumer->policy),
 	       counters_value(COUNTERS_OF(consumer), "leased_blocks"));
 	printf("%s%s\n", consumer->group[0] ? ", group " : "", consumer->group);
-	print_sum_line(COUNTERS_OF(consumer), consumer_sum, N(consumer_sum));
+	print_sum_line(COUNTERS_OF(consumer), status_view_sums[STATUS_CONSUMER]);
 	if (gone)
 		printf("  gone %" PRIu64 " of lag: their blocks were used again, so this consumer will skip them\n",
 		       gone);
@@ -165,7 +161,7 @@ static void print_channel_status(const struct ibvcap_status_channel *channel)
 	if (channel->n_unresolved)
 		printf(", %u of them without a next hop", channel->n_unresolved);
 	putchar('\n');
-	print_all_counters(COUNTERS_OF(channel), channel_sum, N(channel_sum));
+	print_all_counters(COUNTERS_OF(channel));
 }
 
 static void print_sender_status(const struct ibvcap_status_sender *sender)
@@ -173,7 +169,7 @@ static void print_sender_status(const struct ibvcap_status_sender *sender)
 	char process[USER_PROCESS_BYTES];
 
 	printf("sender on %s: %s\n", sender->channel, user_process(sender->pid, sender->uid, process));
-	print_all_counters(COUNTERS_OF(sender), channel_sum, N(channel_sum));
+	print_all_counters(COUNTERS_OF(sender));
 }
 
 static void print_interface_status(const struct ibvcap_status_interface *interface)

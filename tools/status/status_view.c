@@ -54,14 +54,28 @@ bool counters_is_total(struct counters counters, const char *label)
 	return row && row->kind == STATUS_TOTAL;
 }
 
-void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels)
-{
-	for (unsigned i = 0; i < n_labels; i++) {
-		uint64_t value = counters_value(counters, labels[i]);
+static const char *const stream_terms[] = {"matched", "published", "no_buffer", "errored", "joined", "in_flight", NULL};
+static const char *const consumer_terms[] = {"published", "delivered", "skipped", "lag", NULL};
+static const char *const sent_terms[] = {"submitted",    "completed", "errored", "flushed",
+                                         "late_dropped", "pending",   NULL};
+const char *const *const status_view_sums[STATUS_N_PARTS] = {
+	[STATUS_STREAM] = stream_terms,
+	[STATUS_CONSUMER] = consumer_terms,
+	[STATUS_CHANNEL] = sent_terms,
+	[STATUS_SENDER] = sent_terms,
+};
 
-		if (value == 0 && strcmp(labels[i], "joined") == 0) /* only a stream that reassembles has some */
+void counters_print_sum(struct counters counters, const char *const *labels)
+{
+	const char *before = "  ";
+
+	for (const char *const *label = labels; *label; label++) {
+		uint64_t value = counters_value(counters, *label);
+
+		if (value == 0 && strcmp(*label, "joined") == 0) /* only a stream that reassembles has some */
 			continue;
-		printf("%s%s %" PRIu64, i == 0 ? "  " : i == 1 ? " = " : " + ", labels[i], value);
+		printf("%s%s %" PRIu64, before, *label, value);
+		before = label == labels ? " = " : " + ";
 	}
 }
 

@@ -41,8 +41,11 @@ uint64_t counters_value(struct counters counters, const char *label);
 /** Does this counter only grow? Levels and maxima have no rate. */
 bool counters_is_total(struct counters counters, const char *label);
 
-/** Print "  whole 5 = part 3 + part 2", without a line feed. labels[0] is the whole. */
-void counters_print_sum(struct counters counters, const char *const *labels, unsigned n_labels);
+/* The labels of the sum that accounts for every packet of a part: the whole, its parts, NULL. */
+extern const char *const *const status_view_sums[STATUS_N_PARTS];
+
+/** Print "  whole 5 = part 3 + part 2", without a line feed. labels: the whole, its parts, NULL. */
+void counters_print_sum(struct counters counters, const char *const *labels);
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 

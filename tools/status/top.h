@@ -13,8 +13,12 @@
 struct top_view {
 	struct status_view now;
 	struct status_view before; /* all zero: none */
+	uint64_t now_at_ns;        /* when the last answer came */
 	uint64_t interval_ns;      /* between the two */
 };
+
+/** Take an answer, which came at at_ns, as the present one; NULL: the daemon did not answer, so both are dropped. */
+void top_view_take(struct top_view *view, const struct status_view *answer, uint64_t at_ns);
 
 /*
  * The counters that the same stream, consumer, … had in the earlier answer. None if it was not there then, or belonged

@@ -11,46 +11,14 @@
 
 #define ANSWER_MS 2000
 
-/* ---- two statuses ---------------------------------------------------------------------------------- */
-
-struct sample {
-	struct status_view view; /* all zero: none */
-	uint64_t at_ns;
-};
-
-struct samples {
-	struct sample now;
-	struct sample before;
-};
-
-static void samples_deinit(struct samples *samples)
+/* Ask the daemon once more. -errno: it does not answer. */
+static int ask_again(const struct top_options *options, struct top_view *view)
 {
-	status_view_deinit(&samples->now.view);
-	status_view_deinit(&samples->before.view);
-	*samples = (struct samples){0};
-}
+	struct status_view answer;
+	int r = status_view_ask(&answer, options->socket, ANSWER_MS);
 
-/* Ask the daemon once more. On an error, -errno, both samples are dropped. */
-static int samples_take(const struct top_options *options, struct samples *samples)
-{
-	struct status_view view;
-	int r = status_view_ask(&view, options->socket, ANSWER_MS);
-
-	if (r < 0) {
-		samples_deinit(samples);
-		return r;
-	}
-	status_view_deinit(&samples->before.view);
-	samples->before = samples->now;
-	samples->now = (struct sample){view, time_monotonic_ns()};
-	return 0;
-}
-
-static void samples_compare(const struct samples *samples, struct top_view *view)
-{
-	*view = (struct top_view){.now = samples->now.view, .before = samples->before.view};
-	if (view->before.status)
-		view->interval_ns = samples->now.at_ns - samples->before.at_ns;
+	top_view_take(view, r < 0 ? NULL : &answer, time_monotonic_ns());
+	return r;
 }
 
 /* ---- to stdout ------------------------------------------------------------------------------------- */
@@ -62,16 +30,12 @@ static void put_plain_line(void *context, enum top_style style, const char *line
 	puts(line);
 }
 
-static bool print_view(const struct top_options *options, const struct samples *samples)
+static bool print_view(const struct top_options *options, const struct top_view *view)
 {
-	struct top_view view;
-
-	samples_compare(samples, &view);
-	if (options->json) {
-		report_json(top_to_json(&view), JSON_COMPACT);
-	} else {
-		top_print(&view, put_plain_line, NULL);
-	}
+	if (options->json)
+		report_json(top_to_json(view), JSON_COMPACT);
+	else
+		top_print(view, put_plain_line, NULL);
 	return fflush(stdout) == 0 && !ferror(stdout);
 }
 
@@ -83,7 +47,7 @@ static void wait_interval(uint64_t ns)
 }
 
 /* When the daemon ends, this waits for the next run of the daemon. */
-static int run_lines(const struct top_options *options, struct samples *samples)
+static int run_lines(const struct top_options *options, struct top_view *view)
 {
 	bool is_reported = false;
 	int r = 0;
@@ -92,15 +56,15 @@ static int run_lines(const struct top_options *options, struct samples *samples)
 		wait_interval(options->interval_ns);
 		if (stop_signal_came())
 			break;
-		r = samples_take(options, samples);
+		r = ask_again(options, view);
 		if (r < 0 && options->once)
 			break;
 		if (r < 0 && !is_reported)
 			fprintf(stderr, "ibvcap top: %s; trying again\n", ibvcap_error_text());
 		is_reported = r < 0;
-		if (r == 0 && samples->before.view.status && !print_view(options, samples))
+		if (r == 0 && view->before.status && !print_view(options, view))
 			return EX_IOERR;
-		if (options->once && samples->before.view.status)
+		if (options->once && view->before.status)
 			return EX_OK;
 	}
 	if (stop_signal_came())
@@ -110,10 +74,9 @@ static int run_lines(const struct top_options *options, struct samples *samples)
 
 /* ---- to a terminal --------------------------------------------------------------------------------- */
 
-static int run_screen(const struct top_options *options, struct samples *samples)
+static int run_screen(const struct top_options *options, struct top_view *view)
 {
 	struct top_screen *screen = top_screen_new();
-	struct top_view view;
 
 	if (!screen) {
 		fputs("ibvcap top: standard output is no terminal that ncurses can draw on: use --once or --json\n",
@@ -122,9 +85,8 @@ static int run_screen(const struct top_options *options, struct samples *samples
 	}
 	do {
 		top_screen_clear(screen);
-		if (samples->now.view.status) {
-			samples_compare(samples, &view);
-			top_print(&view, top_screen_put, screen);
+		if (view->now.status) {
+			top_print(view, top_screen_put, screen);
 		} else {
 			top_screen_put(screen, TOP_TROUBLE, ibvcap_error_text());
 			top_screen_put(screen, TOP_PLAIN, "trying again");
@@ -133,7 +95,7 @@ static int run_screen(const struct top_options *options, struct samples *samples
 		if (!top_screen_wait(screen, options->interval_ns))
 			break;
 		if (!stop_signal_came())
-			samples_take(options, samples);
+			ask_again(options, view);
 	} while (!stop_signal_came());
 	top_screen_free(screen);
 	return EX_OK;
@@ -141,15 +103,15 @@ static int run_screen(const struct top_options *options, struct samples *samples
 
 int top_run(const struct top_options *options)
 {
-	struct samples samples = {0};
+	struct top_view view = {.interval_ns = 0};
 	int r;
 
 	/* Before ncurses starts, because it installs handlers of its own only for signals that have none. */
 	stop_signal_catch();
-	r = samples_take(options, &samples);
+	r = ask_again(options, &view);
 	if (r < 0)
 		return report_failure("top", r);
-	r = options->once || options->json ? run_lines(options, &samples) : run_screen(options, &samples);
-	samples_deinit(&samples);
+	r = options->once || options->json ? run_lines(options, &view) : run_screen(options, &view);
+	top_view_take(&view, NULL, 0);
 	return r;
 }

@@ -6,6 +6,19 @@
 
 static const struct counters none;
 
+void top_view_take(struct top_view *view, const struct status_view *answer, uint64_t at_ns)
+{
+	status_view_deinit(&view->before);
+	if (!answer) {
+		status_view_deinit(&view->now);
+		return;
+	}
+	view->before = view->now;
+	view->now = *answer;
+	view->interval_ns = view->before.status ? at_ns - view->now_at_ns : 0;
+	view->now_at_ns = at_ns;
+}
+
 /* ---- the same entry in the earlier answer --------------------------------------------------------- */
 
 /* A counter that has shrunk belongs to another consumer, sender, … of the same name: drop the earlier counters. */

@@ -15,18 +15,15 @@
 
 static void print_stream_sum(const struct status_view *view, const struct why_facts *facts)
 {
-	static const char *const terms[] = {"matched", "published", "no_buffer", "errored", "joined", "in_flight"};
-
 	printf("stream %s: %s on %s, backend %s\n", facts->stream->name, facts->stream->state, facts->stream->interface,
 	       facts->stream->backend);
 	flow_view_print(view, facts->stream);
-	counters_print_sum(COUNTERS_OF(facts->stream), terms, sizeof(terms) / sizeof(terms[0]));
+	counters_print_sum(COUNTERS_OF(facts->stream), status_view_sums[STATUS_STREAM]);
 	putchar('\n');
 }
 
 static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
 {
-	static const char *const terms[] = {"published", "delivered", "skipped", "lag"};
 	bool is_tap = consumer->policy == IBVCAP_POLICY_TAP;
 	char process[USER_PROCESS_BYTES];
 
@@ -36,7 +33,7 @@ static void print_consumer_sum(const struct ibvcap_status_consumer *consumer)
 	putchar('\n');
 	if (is_tap)
 		return;
-	counters_print_sum(COUNTERS_OF(consumer), terms, sizeof(terms) / sizeof(terms[0]));
+	counters_print_sum(COUNTERS_OF(consumer), status_view_sums[STATUS_CONSUMER]);
 	puts(" since it attached");
 }
 
