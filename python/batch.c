@@ -80,7 +80,6 @@ void batch_return_softly(struct batch *batch)
 
 static PyObject *batch_release(PyObject *object, PyObject *unused)
 {
-	(void)unused;
 	return view_owner_give_back(object, "batch");
 }
 
@@ -88,7 +87,6 @@ static PyObject *batch_payload(PyObject *object, void *closure)
 {
 	const struct ibvcap_rx_batch *rows = &batch_of(object)->rows;
 
-	(void)closure;
 	return view_new_of_rows(&batch_of(object)->owner, rows->payload, rows->n, rows->stride, rows->stride, false);
 }
 
@@ -96,7 +94,6 @@ static PyObject *batch_headers(PyObject *object, void *closure)
 {
 	const struct ibvcap_rx_batch *rows = &batch_of(object)->rows;
 
-	(void)closure;
 	return view_new_of_rows(&batch_of(object)->owner, rows->headers, rows->n, rows->header_bytes,
 	                        rows->header_stride, false);
 }
@@ -105,7 +102,6 @@ static PyObject *batch_meta(PyObject *object, void *closure)
 {
 	const struct ibvcap_rx_batch *rows = &batch_of(object)->rows;
 
-	(void)closure;
 	return view_new_of_records(&batch_of(object)->owner, rows->meta, rows->n, META_FORMAT, sizeof(*rows->meta),
 	                           false);
 }

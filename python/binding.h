@@ -29,7 +29,6 @@ static inline void *object_new(PyTypeObject *type)
 /** The method __enter__. */
 static inline PyObject *object_enter(PyObject *object, PyObject *unused)
 {
-	(void)unused;
 	return Py_NewRef(object);
 }
 
@@ -53,8 +52,8 @@ PyObject *raise_error_text(int error, const char *format, ...);
 /** The same of a file, with its text. */
 PyObject *raise_of_file(int error, const char *text);
 
-/** The exceptions become members of the module. False: an exception is set. */
-bool errors_add_to(PyObject *module);
+/** Load the module with the exceptions. False: an exception is set. */
+bool errors_init(void);
 
 /** A timeout in seconds as ms, rounded up: None is -1, for ever. -2: an exception is set. */
 int timeout_ms_of(PyObject *seconds);

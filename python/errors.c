@@ -11,62 +11,16 @@
 
 /* ---- exceptions ---------------------------------------------------------------------------------- */
 
-struct error_class {
-	const char *name;
-	const char *doc;
-	int errors[4];   /* ends with 0 */
-	PyObject **also; /* a class of Python's own that it is, too; NULL: none but OSError */
-	PyObject *class;
-};
+static PyObject *errors; /* the module ibvcap._errors, which has the exceptions */
 
-/* The first is the base class of all, for errors that none of the others names. */
-static struct error_class error_classes[] = {
-	{"ibvcap.Error", "A call of libibvcap failed. errno and strerror say why, and what to do.", {0}, NULL, NULL},
-	{"ibvcap.NoDaemon", "No ibvcapd answers on the socket.", {ENOENT, ECONNREFUSED, ETIMEDOUT}, NULL, NULL},
-	{"ibvcap.NotFound", "The daemon has no stream or channel of that name.", {ESRCH}, NULL, NULL},
-	{"ibvcap.NoAccess",
-         "This user may not use the socket, the stream, the channel or the file.",
-         {EACCES, EPERM},
-         &PyExc_PermissionError,
-         NULL},
-	{"ibvcap.Busy", "All places or leases of the daemon are taken.", {EAGAIN}, NULL, NULL},
-	{"ibvcap.TooManyBatches",
-         "All leases of the receiver are taken by batches that are not returned.",
-         {ENOBUFS},
-         NULL,
-         NULL},
-	{"ibvcap.Ended",
-         "The daemon ended and none came back, or the administrator removed the stream or channel.",
-         {ESHUTDOWN, ENODEV},
-         NULL,
-         NULL},
-	{"ibvcap.Disconnected",
-         "The daemon disconnected this program, or the handle is of another process.",
-         {ECONNABORTED, ECHILD},
-         NULL,
-         NULL},
-};
-/* Error class for recordings. For the others, ENOENT means that nobody made the socket. */
-static struct error_class no_file = {
-	"ibvcap.NoFile", "There is no file of that name.", {0}, &PyExc_FileNotFoundError, NULL};
-#define N_ERROR_CLASSES (sizeof(error_classes) / sizeof(error_classes[0]))
-
-static PyObject *error_class_of(int error)
+/* make: its function that makes the exception. Takes the reference to text. */
+static PyObject *raise_made(const char *make, int error, PyObject *text)
 {
-	for (size_t i = 1; i < N_ERROR_CLASSES; i++)
-		for (const int *known = error_classes[i].errors; *known; known++)
-			if (*known == error)
-				return error_classes[i].class;
-	return error_classes[0].class;
-}
+	PyObject *exception = text ? PyObject_CallMethod(errors, make, "iN", -error, text) : NULL;
 
-static PyObject *raise_object(PyObject *class, int error, PyObject *text)
-{
-	PyObject *arguments = text ? Py_BuildValue("(iN)", -error, text) : NULL;
-
-	if (arguments)
-		PyErr_SetObject(class, arguments);
-	Py_XDECREF(arguments);
+	if (exception)
+		PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+	Py_XDECREF(exception);
 	return NULL;
 }
 
@@ -79,12 +33,12 @@ PyObject *raise_error(int error)
 {
 	const char *text = ibvcap_error_text();
 
-	return raise_object(error_class_of(-error), error, decode(*text ? text : strerror(-error)));
+	return raise_made("make", error, decode(*text ? text : strerror(-error)));
 }
 
 PyObject *raise_of_file(int error, const char *text)
 {
-	return raise_object(error == -ENOENT ? no_file.class : error_class_of(-error), error, decode(text));
+	return raise_made("make_of_file", error, decode(text));
 }
 
 PyObject *raise_error_text(int error, const char *format, ...)
@@ -95,7 +49,13 @@ PyObject *raise_error_text(int error, const char *format, ...)
 	va_start(values, format);
 	text = PyUnicode_FromFormatV(format, values);
 	va_end(values);
-	return raise_object(error_class_of(-error), error, text);
+	return raise_made("make", error, text);
+}
+
+bool errors_init(void)
+{
+	errors = PyImport_ImportModule("ibvcap._errors");
+	return errors;
 }
 
 /* ---- shared by the types ------------------------------------------------------------------------- */
@@ -232,22 +192,4 @@ void list_append(PyObject **list, PyObject *value)
 	if (!value || PyList_Append(*list, value) < 0)
 		Py_CLEAR(*list);
 	Py_XDECREF(value);
-}
-
-static bool add_class(PyObject *module, struct error_class *error)
-{
-	PyObject *base = error == &error_classes[0] ? PyExc_OSError : error_classes[0].class;
-	PyObject *bases = error->also ? PyTuple_Pack(2, base, *error->also) : Py_NewRef(base);
-
-	error->class = bases ? PyErr_NewExceptionWithDoc(error->name, error->doc, bases, NULL) : NULL;
-	Py_XDECREF(bases);
-	return error->class && PyModule_AddObjectRef(module, strchr(error->name, '.') + 1, error->class) == 0;
-}
-
-bool errors_add_to(PyObject *module)
-{
-	for (size_t i = 0; i < N_ERROR_CLASSES; i++)
-		if (!add_class(module, &error_classes[i]))
-			return false;
-	return add_class(module, &no_file);
 }

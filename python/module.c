@@ -28,8 +28,6 @@ static const struct {
 
 static PyObject *library_version(PyObject *module, PyObject *unused)
 {
-	(void)module;
-	(void)unused;
 	return PyUnicode_FromString(ibvcap_version());
 }
 
@@ -73,7 +71,7 @@ PyMODINIT_FUNC PyInit__ibvcap(void);
 PyMODINIT_FUNC PyInit__ibvcap(void)
 {
 	PyObject *module = PyModule_Create(&module_definition);
-	bool is_whole = module && errors_add_to(module) && add_types(module);
+	bool is_whole = module && errors_init() && add_types(module);
 
 	for (size_t i = 0; is_whole && i < sizeof(constants) / sizeof(constants[0]); i++) {
 		PyObject *value = PyLong_FromUnsignedLong(constants[i].value);

@@ -121,12 +121,15 @@ static bool placer_step(struct placer *placer, struct ibvcap_placed *placed)
 	return true;
 }
 
-/* The rest of the batch before is placed first. False: an exception is set. */
-static bool placer_begin_batch(struct placer *placer, PyObject *object, uint32_t side)
+/* Takes a method's batch and side. The rest of the batch before is placed first. False: an exception is set. */
+static bool placer_begin_batch(struct placer *placer, PyObject *arguments, PyObject *keywords, const char *format)
 {
-	struct batch *batch = (struct batch *)object;
+	static char *names[] = {"batch", "side", NULL};
+	struct batch *batch;
+	uint32_t side = 0;
 
-	if (!placer_begin(placer))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, format, names, batch_type, &batch, u32_of, &side) ||
+	    !placer_begin(placer))
 		return false;
 	while (placer->batch)
 		if (!placer_step(placer, NULL))
@@ -136,7 +139,7 @@ static bool placer_begin_batch(struct placer *placer, PyObject *object, uint32_t
 		return false;
 	}
 	batch->owner.n_buffers++; /* so the rows stay where they are */
-	placer->batch = (struct batch *)Py_NewRef(object);
+	placer->batch = (struct batch *)Py_NewRef(&batch->owner.base);
 	placer->row = 0;
 	placer->side = side;
 	return true;
@@ -144,13 +147,9 @@ static bool placer_begin_batch(struct placer *placer, PyObject *object, uint32_t
 
 static PyObject *placer_add(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"batch", "side", NULL};
 	struct placer *placer = placer_of(object);
-	uint32_t side = 0;
-	PyObject *batch;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!|O&:add", names, batch_type, &batch, u32_of, &side) ||
-	    !placer_begin_batch(placer, batch, side))
+	if (!placer_begin_batch(placer, arguments, keywords, "O!|O&:add"))
 		return NULL;
 	if (!placer_step(placer, NULL)) {
 		placer_let_batch_go(placer);
@@ -163,15 +162,11 @@ static PyObject *placer_add(PyObject *object, PyObject *arguments, PyObject *key
 
 static PyObject *placer_index(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"batch", "side", NULL};
 	struct placer *placer = placer_of(object);
-	uint32_t side = 0;
-	PyObject *batch, *view;
+	PyObject *view;
 	void *placed;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!|O&:index", names, batch_type, &batch, u32_of,
-	                                 &side) ||
-	    !placer_begin_batch(placer, batch, side))
+	if (!placer_begin_batch(placer, arguments, keywords, "O!|O&:index"))
 		return NULL;
 	view = view_new_of_memory(&placed, placer->batch->rows.n, PLACED_FORMAT, sizeof(struct ibvcap_placed));
 	while (view && placer->batch)
@@ -199,7 +194,6 @@ static PyObject *placer_flush(PyObject *object, PyObject *unused)
 {
 	struct placer *placer = placer_of(object);
 
-	(void)unused;
 	if (!placer_begin(placer))
 		return NULL;
 	while (placer->batch)
@@ -257,7 +251,6 @@ static PyObject *placer_counts(PyObject *object, void *closure)
 {
 	struct ibvcap_place_counts counts = IBVCAP_INIT(struct ibvcap_place_counts);
 
-	(void)closure;
 	if (!placer_begin(placer_of(object)))
 		return NULL;
 	ibvcap_place_counts(placer_of(object)->placer, &counts);
@@ -269,7 +262,6 @@ static PyObject *placer_sides(PyObject *object, void *closure)
 	struct ibvcap_place_side side = IBVCAP_INIT(struct ibvcap_place_side);
 	PyObject *list = placer_begin(placer_of(object)) ? PyList_New(0) : NULL;
 
-	(void)closure;
 	for (uint32_t i = 0; list && ibvcap_place_side(placer_of(object)->placer, i, &side) > 0; i++)
 		list_append(&list, members_to_dict(side_members, &side));
 	return list;
@@ -281,7 +273,6 @@ static PyObject *placer_sources(PyObject *object, PyObject *unused)
 	struct ibvcap_place_source source;
 	PyObject *list = placer_begin(placer_of(object)) ? PyList_New(0) : NULL;
 
-	(void)unused;
 	for (uint32_t i = 0; list && ibvcap_place_source(placer_of(object)->placer, i, &source) > 0; i++)
 		list_append(&list, PyBytes_FromStringAndSize((const char *)&source, sizeof(source)));
 	return list;
@@ -289,7 +280,6 @@ static PyObject *placer_sources(PyObject *object, PyObject *unused)
 
 static PyObject *placer_rows(PyObject *object, void *closure)
 {
-	(void)closure;
 	return PyLong_FromUnsignedLong(ibvcap_place_rows(placer_of(object)->placer));
 }
 
@@ -348,7 +338,6 @@ PyObject *sequence_to_bytes(PyObject *module, PyObject *of)
 	struct receiver *receiver;
 	int r;
 
-	(void)module;
 	if (!PyObject_TypeCheck(of, receiver_type)) {
 		PyErr_SetString(PyExc_TypeError, "not a Receiver");
 		return NULL;

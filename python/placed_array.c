@@ -71,7 +71,6 @@ PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_arra
 
 static PyObject *placed_array_release(PyObject *object, PyObject *unused)
 {
-	(void)unused;
 	return view_owner_give_back(object, "array");
 }
 
@@ -96,7 +95,6 @@ static PyObject *placed_array_payload(PyObject *object, void *closure)
 {
 	const struct ibvcap_place_array *array = &placed_array_of(object)->array;
 
-	(void)closure;
 	if (!array->payload) {
 		PyErr_SetString(PyExc_BufferError, "the placer has no payload: it was made without row_bytes");
 		return NULL;
@@ -106,13 +104,11 @@ static PyObject *placed_array_payload(PyObject *object, void *closure)
 
 static PyObject *placed_array_present(PyObject *object, void *closure)
 {
-	(void)closure;
 	return placed_array_view(object, placed_array_of(object)->array.present, "B", 1, 2, 1);
 }
 
 static PyObject *placed_array_lengths(PyObject *object, void *closure)
 {
-	(void)closure;
 	return placed_array_view(object, placed_array_of(object)->array.lengths, "<H", 2, 2, 2);
 }
 
@@ -129,7 +125,6 @@ static PyObject *placed_array_end(PyObject *object, void *closure)
 	                                    [IBVCAP_PLACE_RESET] = "reset",
 	                                    [IBVCAP_PLACE_FLUSH] = "flush"};
 
-	(void)closure;
 	return PyUnicode_FromString(words[placed_array_of(object)->array.end]);
 }
 
@@ -137,7 +132,6 @@ static PyObject *placed_array_n_missing(PyObject *object, void *closure)
 {
 	const struct ibvcap_place_array *array = &placed_array_of(object)->array;
 
-	(void)closure;
 	return PyLong_FromUnsignedLongLong(array->n_expected - array->n_present);
 }
 

@@ -209,7 +209,6 @@ static PyObject *receiver_info(PyObject *object, void *closure)
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	int r;
 
-	(void)closure;
 	if (!receiver_begin(receiver_of(object)))
 		return NULL;
 	r = ibvcap_rx_info(receiver_of(object)->rx, &info);
@@ -223,7 +222,6 @@ static PyObject *receiver_counts(PyObject *object, void *closure)
 	PyObject *dict, *lost;
 	int r;
 
-	(void)closure;
 	if (!receiver_begin(receiver_of(object)))
 		return NULL;
 	r = ibvcap_rx_counts(receiver_of(object)->rx, &counts);
@@ -240,7 +238,6 @@ static PyObject *receiver_fileno(PyObject *object, PyObject *unused)
 {
 	int fd;
 
-	(void)unused;
 	if (!receiver_begin(receiver_of(object)))
 		return NULL;
 	fd = ibvcap_rx_fd(receiver_of(object)->rx);
@@ -250,7 +247,6 @@ static PyObject *receiver_fileno(PyObject *object, PyObject *unused)
 
 static PyObject *receiver_close(PyObject *object, PyObject *unused)
 {
-	(void)unused;
 	receiver_close_softly(receiver_of(object));
 	Py_RETURN_NONE;
 }

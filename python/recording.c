@@ -311,7 +311,6 @@ static PyObject *recording_counts(PyObject *object, void *closure)
 	const struct py_recording *recording = recording_of(object);
 	const uint64_t *n = recording->n_left_out;
 
-	(void)closure;
 	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "packets", (unsigned long long)recording->n_packets,
 	                     "other_port", (unsigned long long)recording->n_other_port, "not_udp",
 	                     (unsigned long long)n[DATAGRAM_NOT_UDP], "fragments",
@@ -322,7 +321,6 @@ static PyObject *recording_counts(PyObject *object, void *closure)
 
 static PyObject *recording_close_now(PyObject *object, PyObject *unused)
 {
-	(void)unused;
 	if (!recording_begin(recording_of(object)))
 		return NULL;
 	recording_close_file(recording_of(object));

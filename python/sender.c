@@ -217,7 +217,6 @@ static int flush_packets(struct ibvcap_tx *tx, void *of, int slice_ms)
 {
 	int r = ibvcap_tx_flush(tx, slice_ms);
 
-	(void)of;
 	return r == -ETIMEDOUT ? 0 : r == 0 ? 1 : r;
 }
 
@@ -256,7 +255,6 @@ static PyObject *py_sender_info(PyObject *object, void *closure)
 	struct ibvcap_tx_info info = IBVCAP_INIT(struct ibvcap_tx_info);
 	int r;
 
-	(void)closure;
 	if (!py_sender_begin(py_sender_of(object)))
 		return NULL;
 	r = ibvcap_tx_info(py_sender_of(object)->tx, &info);
@@ -269,7 +267,6 @@ static PyObject *py_sender_counts(PyObject *object, void *closure)
 	struct ibvcap_tx_counts counts = IBVCAP_INIT(struct ibvcap_tx_counts);
 	int r;
 
-	(void)closure;
 	if (!py_sender_begin(py_sender_of(object)))
 		return NULL;
 	r = ibvcap_tx_counts(py_sender_of(object)->tx, &counts);
@@ -279,7 +276,6 @@ static PyObject *py_sender_counts(PyObject *object, void *closure)
 
 static PyObject *py_sender_close(PyObject *object, PyObject *unused)
 {
-	(void)unused;
 	py_sender_of(object)->is_closed = true;
 	py_sender_try_close(&py_sender_of(object)->owner);
 	Py_RETURN_NONE;
@@ -336,7 +332,6 @@ static PyObject *slots_payload(PyObject *object, void *closure)
 {
 	struct slots *slots = (struct slots *)object;
 
-	(void)closure;
 	return view_new_of_rows(&slots->sender->owner, slots->rows.payload, slots->rows.n, slots->rows.stride,
 	                        slots->rows.stride, true);
 }
@@ -361,7 +356,6 @@ static PyObject *slots_packets(PyObject *object, void *closure)
 {
 	struct slots *slots = (struct slots *)object;
 
-	(void)closure;
 	return view_new_of_records(&slots->sender->owner, slots->rows.packets, slots->rows.n, PACKET_FORMAT,
 	                           sizeof(*slots->rows.packets), true);
 }

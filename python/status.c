@@ -16,7 +16,6 @@ PyObject *status_to_text(PyObject *module, PyObject *arguments)
 	char *text;
 	int r;
 
-	(void)module;
 	if (!PyArg_ParseTuple(arguments, "zO&:status", &socket_path, answer_timeout_of, &timeout_ms))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS

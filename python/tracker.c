@@ -160,7 +160,6 @@ static PyObject *tracker_counts(PyObject *object, void *closure)
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 	int r = ibvcap_tracker_counts(tracker_of(object)->counts, &counts);
 
-	(void)closure;
 	return r < 0 ? raise_error(r) : members_to_dict(count_members, &counts);
 }
 
@@ -170,7 +169,6 @@ static PyObject *tracker_sources(PyObject *object, PyObject *unused)
 	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
 	PyObject *list = PyList_New(0);
 
-	(void)unused;
 	for (uint32_t i = 0; list && ibvcap_tracker_source(tracker_of(object)->counts, i, &source) > 0; i++)
 		list_append(&list, Py_BuildValue("(Ny#)", members_to_dict(source_members, &source), source.address,
 		                                 (Py_ssize_t)sizeof(struct ibvcap_place_source)));

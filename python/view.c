@@ -116,7 +116,6 @@ static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
 
 static void view_release_buffer(struct view *view, Py_buffer *buffer)
 {
-	(void)buffer;
 	view_owner_release(view->owner);
 }
 
@@ -201,8 +200,6 @@ PyType_Spec memory_spec = {.name = "ibvcap._Memory",
  */
 PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *keywords)
 {
-	(void)arguments;
-	(void)keywords;
 	return PyMemoryView_FromObject(exporter);
 }
 
