@@ -149,7 +149,7 @@ FOREIGN = {
     "sys/inotify.h": ["daemon/control"],
     "sys/sdt.h": ["daemon/base", "lib/ibvcap/rx/probes.h"],
     # These may ask a directory service, and wait for it.
-    "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor", "tools/common/user_name.c", CLIENT_TEXTS],
+    "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor", "tools/common/report.c", CLIENT_TEXTS],
     "grp.h": ["daemon/config", "daemon/priv", CLIENT_TEXTS],
     "dlfcn.h": ["softhca/preload"],
 }

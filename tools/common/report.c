@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Exit codes for the library's errors, its error texts, and JSON on standard output. */
+/* Exit codes for the library's errors, its error texts, times and users as text, and JSON on standard output. */
 #include "tools/common/report.h"
 
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
@@ -72,6 +73,31 @@ void report_format_utc(uint64_t ns, unsigned decimals, char text[REPORT_UTC_BYTE
 	n = strftime(text, REPORT_UTC_BYTES, "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &utc));
 	snprintf(text + n, REPORT_UTC_BYTES - n, ".%09u", (unsigned)(ns % 1000000000));
 	snprintf(text + n + 1 + decimals, REPORT_UTC_BYTES - n - 1 - decimals, "Z");
+}
+
+/* Names of 32 characters fit, which is what useradd(8) allows. */
+const char *user_process(pid_t pid, uid_t uid, char text[USER_PROCESS_BYTES])
+{
+	const struct passwd *user = getpwuid(uid);
+	int n = snprintf(text, USER_PROCESS_BYTES, "process %d%s of user ", (int)pid,
+	                 pid ? "" : ", outside of ibvcapd's PID namespace,");
+
+	if (user)
+		snprintf(text + n, USER_PROCESS_BYTES - (size_t)n, "%.32s (%u)", user->pw_name, (unsigned)uid);
+	else
+		snprintf(text + n, USER_PROCESS_BYTES - (size_t)n, "%u", (unsigned)uid);
+	return text;
+}
+
+const char *user_name_or_number(uid_t uid, char text[USER_NAME_BYTES])
+{
+	const struct passwd *user = getpwuid(uid);
+
+	if (user)
+		snprintf(text, USER_NAME_BYTES, "%.32s", user->pw_name);
+	else
+		snprintf(text, USER_NAME_BYTES, "user %u", (unsigned)uid);
+	return text;
 }
 
 void report_json(json_t *json, size_t flags)

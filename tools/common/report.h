@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How every subcommand reports failures and prints JSON. Declares tracker_print.c. */
+/* How every subcommand reports failures, times and users, and prints JSON. Declares tracker_print.c. */
 #ifndef TOOLS_COMMON_REPORT_H
 #define TOOLS_COMMON_REPORT_H
 
@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /** The exit code for a negative errno of the library: EX_UNAVAILABLE unless the error has one of its own. */
 int report_exit_code(int error);
@@ -23,6 +24,19 @@ int report_end(const char *command, const char *kind, const char *name, int erro
 
 /** "2026-11-22T08:17:45.402Z" of a time in ns since 1970, with 1 to 9 decimals; "unknown" of 0. */
 void report_format_utc(uint64_t ns, unsigned decimals, char text[REPORT_UTC_BYTES]);
+
+#define USER_NAME_BYTES 48
+
+#define USER_PROCESS_BYTES 112
+
+/**
+ * "process 4711 of user ana (1000)", or "… of user 1000" if the user has no name here; returns text. Process 0 is one
+ * that ibvcapd cannot name. May ask a directory service.
+ */
+const char *user_process(pid_t pid, uid_t uid, char text[USER_PROCESS_BYTES]);
+
+/** "ana", or "user 1000", for where there is little room; returns text. */
+const char *user_name_or_number(uid_t uid, char text[USER_NAME_BYTES]);
 
 /** Print json and a line feed on standard output, and free it. flags are jansson's. */
 void report_json(json_t *json, size_t flags);

@@ -7,7 +7,6 @@
 
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 
 #define SCHEMA_VERSION 1
 
@@ -22,14 +21,6 @@ static unsigned int count_findings(const struct findings *findings, enum finding
 	return n;
 }
 
-static int mtu_of_interface(const struct doctor_facts *facts, const char *interface)
-{
-	for (unsigned int i = 0; i < facts->n_interfaces; i++)
-		if (strcmp(facts->interfaces[i].name, interface) == 0)
-			return (int)facts->interfaces[i].mtu;
-	return 0;
-}
-
 static json_t *devices_to_json(const struct doctor_facts *facts)
 {
 	json_t *devices = json_array(), *ports;
@@ -40,11 +31,12 @@ static json_t *devices_to_json(const struct doctor_facts *facts)
 		ports = json_array();
 		for (unsigned int j = 0; j < device->n_ports; j++) {
 			const struct doctor_port *port = &device->ports[j];
+			const struct doctor_interface *interface = facts_find_interface(facts, port->netdev);
 
 			json_array_append_new(
 				ports, json_pack("{s:i, s:s, s:s, s:s, s:s, s:i}", "port", (int)port->number, "state",
 			                         port->state, "link_layer", port->link_layer, "rate", port->rate,
-			                         "netdev", port->netdev, "mtu", mtu_of_interface(facts, port->netdev)));
+			                         "netdev", port->netdev, "mtu", interface ? (int)interface->mtu : 0));
 		}
 		json_array_append_new(devices, json_pack("{s:s, s:s, s:s, s:i, s:o}", "name", device->name, "uverbs",
 		                                         device->uverbs, "pci", device->pci.address, "numa_node",

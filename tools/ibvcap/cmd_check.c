@@ -2,7 +2,6 @@
 /* ibvcap check: receives a stream, tracks the packets' own numbers, and says whether all of them came. */
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/ibvcap/sequence_file.h"
 #include "tools/receive/recv.h"
 
 static const char usage[] =

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line of `ibvcap record`. */
-#include "tools/ibvcap/cmd_record.h"
-
 #include "lib/base/time.h"
 #include "tools/common/options.h"
 #include "tools/ibvcap/ibvcap.h"
-#include "tools/ibvcap/sequence_file.h"
+#include "tools/record/record.h"
 
 #include <getopt.h>
 #include <string.h>

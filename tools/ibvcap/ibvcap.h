@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The subcommands of the program ibvcap. cmd_NAME.c has the subcommand NAME. argv[0] is "ibvcap NAME"; each
- * function returns the exit code. Declares cmd_*.c, run_program.c.
+ * function returns the exit code. Declares cmd_*.c, run_program.c, sequence_file.c.
  */
 #ifndef TOOLS_IBVCAP_IBVCAP_H
 #define TOOLS_IBVCAP_IBVCAP_H
+
+struct ibvcap_sequence;
 
 int cmd_check(int argc, char **argv);
 int cmd_extcap(int argc, char **argv);
@@ -23,5 +25,12 @@ int cmd_why(int argc, char **argv);
 
 /** Run a program beside this one, or of libexec. Returns, with an exit code, only if that fails. */
 int run_program(const char *program, const char *package, char **argv);
+
+/** Load the file of --sequence; path NULL: bytes is 0. -1, or the exit code of a failure, which is printed. */
+int sequence_file_load(const char *command, const char *path, struct ibvcap_sequence *sequence);
+
+struct record_options;
+/** Parse the command line of record, also for its test. -1: go on; otherwise the exit code. */
+int record_parse_arguments(int argc, char **argv, struct record_options *options);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Loads a description of the packets' number for --sequence FILE, with the daemon's own reader of its configuration. */
-#include "tools/ibvcap/sequence_file.h"
+#include "tools/ibvcap/ibvcap.h"
 
 #include "daemon/config/config.h"
 #include "lib/base/failure.h"

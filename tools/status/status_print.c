@@ -2,7 +2,7 @@
 /* Prints streams, channels, clients and interfaces, and the sums that account for every packet. */
 #include "tools/status/status_view.h"
 
-#include "tools/common/user_name.h"
+#include "tools/common/report.h"
 
 #include <ibvcap/ibvcap.h>
 #include <inttypes.h>

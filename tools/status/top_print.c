@@ -2,7 +2,7 @@
 /* The view of `ibvcap top` as lines of text, at most 79 columns wide. */
 #include "tools/status/top.h"
 
-#include "tools/common/user_name.h"
+#include "tools/common/report.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

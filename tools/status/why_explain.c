@@ -4,7 +4,6 @@
 
 #include "lib/status/counters.h"
 #include "tools/common/report.h"
-#include "tools/common/user_name.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

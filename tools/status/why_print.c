@@ -2,7 +2,6 @@
 /* Prints what why_explain() makes of a stream's counters. */
 #include "tools/common/report.h"
 #include "tools/common/terminal.h"
-#include "tools/common/user_name.h"
 #include "tools/status/why_look.h"
 
 #include <inttypes.h>

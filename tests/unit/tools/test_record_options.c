@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line of `ibvcap record`: what each option sets, which values are refused, and which options together. */
 #include "tests/unit/tools/captured.h"
-#include "tools/ibvcap/cmd_record.h"
+#include "tools/ibvcap/ibvcap.h"
+#include "tools/record/record.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
