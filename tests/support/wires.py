@@ -129,6 +129,12 @@ class Wire:
     def link(namespace, device):
         return json.loads(run("ip", "-n", namespace, "-j", "link", "show", device).stdout)[0]
 
+    def dropped(self):
+        """Packets to the receiver that this wire lost since make(). A veth drops a packet, and counts it at the
+        sender's end, if the other end has no room: the kernel's thread that empties it got no CPU."""
+        link = json.loads(run("ip", "-n", self.net.tx, "-j", "-s", "link", "show", self.tx).stdout)[0]
+        return link["stats64"]["tx"]["dropped"]
+
     def mac_bytes(self):
         return bytes.fromhex(self.mac.replace(":", ""))
 
