@@ -21,6 +21,8 @@ RATE = 4000                   # packets a second
 # A good reader may come four seconds late.
 RING = {"payload_size": 256, "history_blocks": 256, "receive_queue_slots": 4096, "lease_blocks": 2,
         "users": ["daemon", "nobody"]}  # each has an account of its own
+# No block is recycled within SECONDS_MAX, so a good reader that gets no CPU for some seconds misses nothing either.
+LONG = {**RING, "history_blocks": SECONDS_MAX * RATE // 64 + 256}
 SHORT = {**RING, "history_blocks": 32, "receive_queue_slots": 1024}
 GENEROUS = {"max_clients": 200, "max_clients_per_user": 190, "max_messages_per_s": 100000,
             "max_messages_per_s_per_user": 100000}
@@ -260,7 +262,7 @@ def test_who_floods_the_socket_is_refused_and_others_are_served(daemon, net, wir
                                                                 control):
     """Another user attaches, asks for the status and why while they are at it. With limits that let everything through,
     too."""
-    one = daemon([testbed.stream(wire, name="lidar", **RING)], control=control)
+    one = daemon([testbed.stream(wire, name="lidar", **LONG)], control=control)
     rest(one)
     sender = send(net, build, wire, {"lidar": 7502})["lidar"]
     clients = {way: hostile(one, "lidar", way) for way in ("flood", "malformed", "requests", "deaf", "tap")}
