@@ -13,24 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum join_kind {
-	JOIN_WHOLE,
-	JOIN_TWICE,   /* the same file again */
-	JOIN_MISSING, /* files between them are not here */
-	JOIN_CONTRADICTS,
-};
-
-/* Two pieces of the same queue, one behind the other. */
-struct join {
-	enum join_kind kind;
-	/* JOIN_MISSING: */
-	bool is_one_epoch;  /* the packets' numbers go on over the gap, which has */
-	uint64_t n_packets; /* so many */
-	bool is_counted;    /* all of them are of the missing files */
-	/* JOIN_CONTRADICTS: */
-	const char *what;
-};
-
 /* ---- pieces -------------------------------------------------------------------------------------- */
 
 int inspect_set_add(struct inspect_set *set, const char *path, const struct inspect_sum *sum,
@@ -113,32 +95,42 @@ static bool is_same_piece(const struct recording_account *a, const struct record
 	return is_same_end(&a->from, &b->from) && is_same_end(&a->until, &b->until) && a->sum.written == b->sum.written;
 }
 
-static struct join join_pieces(const struct recording_account *before, const struct recording_account *after)
+static struct inspect_join contradiction(const char *what)
 {
-	if (before->file == after->file)
-		return is_same_piece(before, after)
-		               ? (struct join){.kind = JOIN_TWICE}
-		               : (struct join){.kind = JOIN_CONTRADICTS, .what = "both have the same number"};
-	if (before->is_last)
-		return (struct join){.kind = JOIN_CONTRADICTS, .what = "the recording ended with the earlier file"};
-	if (after->file - before->file > 1) {
-		struct join join = {.kind = JOIN_MISSING};
+	return (struct inspect_join){.kind = INSPECT_CONTRADICTS, .what = what};
+}
 
-		if (!before->until.epoch || before->until.epoch != after->from.epoch)
-			return join; /* numbers begin again at 0 */
-		if (after->from.sequence < before->until.sequence)
-			return (struct join){.kind = JOIN_CONTRADICTS,
-			                     .what = "the later file begins before the earlier ends"};
-		join.is_one_epoch = true;
-		join.n_packets = after->from.sequence - before->until.sequence;
-		/* By flow, these are those of all flows. */
-		join.is_counted = before->flow == RECORDING_ACCOUNT_NO_FLOW;
-		return join;
-	}
-	if (!is_same_end(&before->until, &after->from))
-		return (struct join){.kind = JOIN_CONTRADICTS,
-		                     .what = "the later file does not begin where the earlier ends"};
-	return (struct join){.kind = JOIN_WHOLE};
+static struct inspect_join join_pieces(const struct recording_account *before, const struct recording_account *after)
+{
+	struct inspect_join missing = {.kind = INSPECT_MISSING};
+
+	if (before->file == after->file)
+		return is_same_piece(before, after) ? (struct inspect_join){.kind = INSPECT_TWICE}
+		                                    : contradiction("both have the same number");
+	if (before->is_last)
+		return contradiction("the recording ended with the earlier file");
+	if (after->file - before->file == 1)
+		return is_same_end(&before->until, &after->from)
+		               ? (struct inspect_join){.kind = INSPECT_WHOLE}
+		               : contradiction("the later file does not begin where the earlier ends");
+	if (!before->until.epoch || before->until.epoch != after->from.epoch)
+		return missing; /* numbers begin again at 0 */
+	if (after->from.sequence < before->until.sequence)
+		return contradiction("the later file begins before the earlier ends");
+	missing.is_one_epoch = true;
+	missing.n_packets = after->from.sequence - before->until.sequence;
+	/* By flow, these are those of all flows. */
+	missing.is_counted = before->flow == RECORDING_ACCOUNT_NO_FLOW;
+	return missing;
+}
+
+static void sort_and_join(struct inspect_set *set)
+{
+	if (set->n_pieces)
+		qsort(set->pieces, set->n_pieces, sizeof(*set->pieces), compare_pieces);
+	for (uint32_t i = 1; i < set->n_pieces; i++)
+		if (!begins_queue(set, i))
+			set->pieces[i].join = join_pieces(&set->pieces[i - 1].account, &set->pieces[i].account);
 }
 
 void inspect_set_judge(struct inspect_set *set, struct verdict *verdict)
@@ -147,23 +139,19 @@ void inspect_set_judge(struct inspect_set *set, struct verdict *verdict)
 	bool has_missing = false, is_uncounted = false;
 
 	*verdict = set->files;
-	if (set->n_pieces)
-		qsort(set->pieces, set->n_pieces, sizeof(*set->pieces), compare_pieces);
+	sort_and_join(set);
 	for (uint32_t i = 1; i < set->n_pieces; i++) {
-		const struct inspect_piece *before = &set->pieces[i - 1], *after = &set->pieces[i];
-		struct join join = {.kind = JOIN_WHOLE};
+		const struct inspect_join *join = &set->pieces[i].join;
+		char text[2 * PATH_MAX + 64];
 
-		if (!begins_queue(set, i))
-			join = join_pieces(&before->account, &after->account);
-		if (join.kind == JOIN_CONTRADICTS) {
-			char text[2 * PATH_MAX + 64];
-
-			snprintf(text, sizeof(text), "%s and %s: %s", before->path, after->path, join.what);
+		if (join->kind == INSPECT_CONTRADICTS) {
+			snprintf(text, sizeof(text), "%s and %s: %s", set->pieces[i - 1].path, set->pieces[i].path,
+			         join->what);
 			verdict_find(verdict, FINDING_DAMAGE, "do not agree with each other: %s", inspect_clean(text));
 		}
-		has_missing = has_missing || join.kind == JOIN_MISSING;
-		is_uncounted = is_uncounted || (join.kind == JOIN_MISSING && !join.is_counted);
-		n_missing += join.is_counted ? join.n_packets : 0;
+		has_missing = has_missing || join->kind == INSPECT_MISSING;
+		is_uncounted = is_uncounted || (join->kind == INSPECT_MISSING && !join->is_counted);
+		n_missing += join->is_counted ? join->n_packets : 0;
 	}
 	if (n_missing)
 		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing, of files that are not here",
@@ -205,9 +193,10 @@ static void print_queue_head(const struct inspect_set *set, uint32_t first)
 		printf("  files behind %" PRIu64 " are not here, if there are any\n", last->file);
 }
 
-static void print_missing(const struct recording_account *before, const struct recording_account *after,
-                          const struct join *join)
+static void print_missing(const struct inspect_piece *piece)
 {
+	const struct recording_account *before = &piece[-1].account, *after = &piece->account;
+	const struct inspect_join *join = &piece->join;
 	uint64_t first = before->file + 1, last = after->file - 1;
 
 	if (first == last)
@@ -228,20 +217,15 @@ void inspect_set_print(const struct inspect_set *set)
 {
 	for (uint32_t i = 0; i < set->n_pieces; i++) {
 		const struct inspect_piece *piece = &set->pieces[i];
-		struct join join;
+		char text[2 * PATH_MAX + 64];
 
 		if (begins_queue(set, i)) {
 			print_queue_head(set, i);
-			continue;
-		}
-		join = join_pieces(&piece[-1].account, &piece->account);
-		if (join.kind == JOIN_MISSING)
-			print_missing(&piece[-1].account, &piece->account, &join);
-		else if (join.kind == JOIN_TWICE) {
-			char text[2 * PATH_MAX + 64];
-
+		} else if (piece->join.kind == INSPECT_MISSING) {
+			print_missing(piece);
+		} else if (piece->join.kind == INSPECT_TWICE) {
 			snprintf(text, sizeof(text), "  file %" PRIu64 " is given twice: %s and %s",
-			         piece[-1].account.file, piece[-1].path, piece->path);
+			         piece->account.file, piece[-1].path, piece->path);
 			puts(inspect_clean(text));
 		}
 	}
@@ -249,39 +233,34 @@ void inspect_set_print(const struct inspect_set *set)
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-static json_t *missing_to_json(const struct recording_account *before, const struct recording_account *after,
-                               const struct join *join)
+static json_t *missing_to_json(const struct inspect_piece *piece)
 {
-	json_t *json = json_pack("{s:I, s:I, s:I, s:I}", "first_file", (json_int_t)before->file + 1, "last_file",
-	                         (json_int_t)after->file - 1, "from", (json_int_t)before->until.sequence, "until",
-	                         (json_int_t)after->from.sequence);
+	const struct recording_account *before = &piece[-1].account, *after = &piece->account;
 
-	if (join->is_counted)
-		json_object_set_new(json, "packets", json_integer((json_int_t)join->n_packets));
-	else
-		json_object_set_new(json, "packets", json_null());
-	return json;
+	return json_pack("{s:I, s:I, s:I, s:I, s:o}", "first_file", (json_int_t)before->file + 1, "last_file",
+	                 (json_int_t)after->file - 1, "from", (json_int_t)before->until.sequence, "until",
+	                 (json_int_t)after->from.sequence, "packets",
+	                 piece->join.is_counted ? json_integer((json_int_t)piece->join.n_packets) : json_null());
 }
 
 /* The queue whose first piece is at *i, which is moved to its last one. */
 static json_t *queue_to_json(const struct inspect_set *set, uint32_t *i)
 {
-	const struct recording_account *first = &set->pieces[*i].account, *account = first;
+	const struct recording_account *first = &set->pieces[*i].account, *last;
 	json_t *missing = json_array(), *twice = json_array();
 
 	while (!ends_queue(set, *i)) {
-		const struct recording_account *next = &set->pieces[++*i].account;
-		struct join join = join_pieces(account, next);
+		const struct inspect_piece *piece = &set->pieces[++*i];
 
-		if (join.kind == JOIN_MISSING)
-			json_array_append_new(missing, missing_to_json(account, next, &join));
-		else if (join.kind == JOIN_TWICE)
-			json_array_append_new(twice, json_integer((json_int_t)next->file));
-		account = next;
+		if (piece->join.kind == INSPECT_MISSING)
+			json_array_append_new(missing, missing_to_json(piece));
+		else if (piece->join.kind == INSPECT_TWICE)
+			json_array_append_new(twice, json_integer((json_int_t)piece->account.file));
 	}
+	last = &set->pieces[*i].account;
 	return json_pack("{s:s, s:i, s:I, s:I, s:b, s:o, s:o}", "stream", first->stream, "queue", (int)first->queue,
-	                 "first_file", (json_int_t)first->file, "last_file", (json_int_t)account->file, "has_last",
-	                 account->is_last, "missing", missing, "twice", twice);
+	                 "first_file", (json_int_t)first->file, "last_file", (json_int_t)last->file, "has_last",
+	                 last->is_last, "missing", missing, "twice", twice);
 }
 
 json_t *inspect_set_to_json(const struct inspect_set *set)

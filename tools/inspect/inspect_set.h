@@ -11,10 +11,29 @@
 
 #include <jansson.h>
 
+enum inspect_join_kind {
+	INSPECT_WHOLE,
+	INSPECT_TWICE,   /* the same file again */
+	INSPECT_MISSING, /* files between them are not here */
+	INSPECT_CONTRADICTS,
+};
+
+/* How a piece goes on where the piece of the same queue before it ends. */
+struct inspect_join {
+	enum inspect_join_kind kind;
+	/* INSPECT_MISSING: */
+	bool is_one_epoch;  /* the packets' numbers go on over the gap, which has */
+	uint64_t n_packets; /* so many */
+	bool is_counted;    /* all of them are of the missing files */
+	/* INSPECT_CONTRADICTS: */
+	const char *what;
+};
+
 /* The account of an interface in one of the files. */
 struct inspect_piece {
 	struct recording_account account;
 	const char *path;
+	struct inspect_join join; /* after inspect_set_judge() */
 };
 
 /* Zero-initialise it. */
