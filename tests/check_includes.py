@@ -147,7 +147,7 @@ FOREIGN = {
     "sys/capability.h": ["daemon", "daemon/priv", "daemon/process", "daemon/memory", "daemon/backend/verbs",
                          "daemon/backend/choice", "tools/doctor"],
     "sys/inotify.h": ["daemon/control"],
-    "sys/sdt.h": ["daemon/base", "lib/ibvcap/rx/probes.h"],
+    "sys/sdt.h": ["daemon/base", "lib/ibvcap/rx/rx_batch.c"],
     # These may ask a directory service, and wait for it.
     "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor", "tools/common/report.c", CLIENT_TEXTS],
     "grp.h": ["daemon/config", "daemon/priv", CLIENT_TEXTS],

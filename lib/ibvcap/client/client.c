@@ -2,6 +2,7 @@
 /* Connects to the daemon's control socket, sends requests and receives answers, within one deadline. */
 #include "lib/ibvcap/client/client.h"
 
+#include "lib/base/fd.h"
 #include "lib/base/min.h"
 #include "lib/base/time.h"
 #include "lib/ibvcap/client/error.h"
@@ -78,7 +79,7 @@ int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
 		return error_set(-errno, "control socket '%s': %s", new.path, strerror(errno));
 	r = client_connect_path(&new);
 	if (r < 0) {
-		client_deinit(&new);
+		fd_close(&new.socket);
 		return client_explain_connect(new.path, r);
 	}
 	*client = new;
@@ -132,9 +133,17 @@ int client_receive(struct client *client, union protocol_message *message, int *
 	return error_set(message->error.error, "%s", message->error.text);
 }
 
-void client_deinit(struct client *client)
+int client_receive_answer(struct client *client, union protocol_message *message, enum protocol_type type, int *fds,
+                          unsigned n_fds, const char *request)
 {
-	if (client->socket >= 0)
-		close(client->socket);
-	client->socket = -1;
+	unsigned n = n_fds;
+	int r = client_receive(client, message, fds, n_fds ? &n : NULL);
+
+	if (r < 0 || (message->header.type == type && n == n_fds))
+		return r;
+	while (n > 0)
+		close(fds[--n]);
+	return error_set(-EPROTO,
+	                 "control socket '%s': not the answer to %s; library and daemon are of different versions",
+	                 client->path, request);
 }

@@ -6,8 +6,6 @@
 #include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/protocol.h"
 
-#include <errno.h>
-
 struct client {
 	int socket;           /* -1 = closed */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC, for all requests and answers together */
@@ -39,15 +37,12 @@ int client_send(struct client *client, const struct protocol_header *request);
  */
 int client_receive(struct client *client, union protocol_message *message, int *fds, unsigned *n_fds);
 
-/** The message is not an answer to this request ("an attach"): sets the text and returns -EPROTO. */
-static inline int client_reject_answer(const struct client *client, const char *request)
-{
-	return error_set(-EPROTO,
-	                 "control socket '%s': not the answer to %s; library and daemon are of different versions",
-	                 client->path, request);
-}
-
-void client_deinit(struct client *client);
+/**
+ * Receive an answer of that type with n_fds descriptors. Errors of client_receive(). -EPROTO: another message came,
+ * which is no answer to the request: "an attach".
+ */
+int client_receive_answer(struct client *client, union protocol_message *message, enum protocol_type type, int *fds,
+                          unsigned n_fds, const char *request);
 
 /* ---- client_explain.c -------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Changing the configuration of a running daemon: one request, one answer. */
+#include "lib/base/fd.h"
 #include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/client/error.h"
 
@@ -43,11 +44,9 @@ int ibvcap_reconfigure(const char *socket_path, enum ibvcap_reconfigure what, co
 	if (r == 0)
 		r = client_send(&client, &request.header);
 	if (r == 0)
-		r = client_receive(&client, &message, NULL, NULL);
-	if (r == 0 && message.header.type != PROTOCOL_DONE)
-		r = client_reject_answer(&client, "a reconfiguration");
+		r = client_receive_answer(&client, &message, PROTOCOL_DONE, NULL, 0, "a reconfiguration");
 	if (r == 0 && answer && answer_bytes)
 		snprintf(answer, answer_bytes, "%s", message.done.text);
-	client_deinit(&client);
+	fd_close(&client.socket);
 	return r;
 }

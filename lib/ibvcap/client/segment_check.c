@@ -36,7 +36,25 @@ static int segment_map(const struct segment *segment, int fd, const char *whole)
 	return 0;
 }
 
-int segment_map_all(const struct segment *segments, unsigned n, const int *fds, const char *whole)
+static int segment_check(const struct segment *segment, uint64_t epoch, const char *whole)
+{
+	const struct shm *shm = segment->shm;
+	struct ibvcap_segment head;
+
+	if (shm->bytes < segment->bytes_min || !segment_is_ready(shm->address))
+		return error_set(-EPROTO, "the %s that the daemon sent: its %s segment is incomplete", whole,
+		                 segment->name);
+	memcpy(&head, shm->address, sizeof(head));
+	if (head.magic != segment->magic || head.bytes != shm->bytes || head.epoch != epoch)
+		return error_set(-EPROTO, "the %s that the daemon sent: its %s segment is none, or of another epoch",
+		                 whole, segment->name);
+	if (head.abi_major != IBVCAP_ABI_MAJOR)
+		return error_set(-EPROTO, "the daemon's shared memory has ABI %u, this library reads %u",
+		                 head.abi_major, IBVCAP_ABI_MAJOR);
+	return 0;
+}
+
+int segment_map_all(const struct segment *segments, unsigned n, const int *fds, uint64_t epoch, const char *whole)
 {
 	int r = 0;
 
@@ -46,24 +64,10 @@ int segment_map_all(const struct segment *segments, unsigned n, const int *fds, 
 		else
 			close(fds[i]);
 	}
+	for (unsigned i = 0; r == 0 && i < n; i++)
+		if (segments[i].magic)
+			r = segment_check(&segments[i], epoch, whole);
 	return r;
-}
-
-int segment_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *whole,
-                  const char *name)
-{
-	struct ibvcap_segment head;
-
-	if (shm->bytes < bytes_min || !segment_is_ready(shm->address))
-		return error_set(-EPROTO, "the %s that the daemon sent: its %s segment is incomplete", whole, name);
-	memcpy(&head, shm->address, sizeof(head));
-	if (head.magic != magic || head.bytes != shm->bytes || head.epoch != epoch)
-		return error_set(-EPROTO, "the %s that the daemon sent: its %s segment is none, or of another epoch",
-		                 whole, name);
-	if (head.abi_major != IBVCAP_ABI_MAJOR)
-		return error_set(-EPROTO, "the daemon's shared memory has ABI %u, this library reads %u",
-		                 head.abi_major, IBVCAP_ABI_MAJOR);
-	return 0;
 }
 
 bool segment_fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, uint64_t total)

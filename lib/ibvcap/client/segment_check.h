@@ -13,14 +13,15 @@ struct segment {
 	struct shm *shm;
 	const char *name; /* for the error text: "payload" */
 	bool writable;
+	uint64_t magic; /* of its head, struct ibvcap_segment; 0: it has none */
+	size_t bytes_min;
 };
 
-/** Map n descriptors. whole is for the error text: "ring". Takes the descriptors over, also on failure. 0 or -errno. */
-int segment_map_all(const struct segment *segments, unsigned n, const int *fds, const char *whole);
-
-/** Is the segment complete, of that kind, of this epoch and ABI, and at least so large? 0 or -EPROTO. */
-int segment_check(const struct shm *shm, size_t bytes_min, uint64_t magic, uint64_t epoch, const char *whole,
-                  const char *name);
+/**
+ * Map n descriptors, and check that segments with a head are complete, of that kind, of this epoch and ABI, and have
+ * bytes_min. whole is for the error text: "ring". Takes the descriptors over, also on failure. 0 or -errno.
+ */
+int segment_map_all(const struct segment *segments, unsigned n, const int *fds, uint64_t epoch, const char *whole);
 
 /** Do n items of each bytes, from an aligned offset on, fit into a segment of total bytes? */
 bool segment_fits(uint64_t offset, uint64_t align, uint64_t n, uint64_t each, uint64_t total);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A snapshot of the daemon: asks for it, stores the parts of the answer, and copies them out to the caller. */
+#include "lib/base/fd.h"
 #include "lib/base/min.h"
 #include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/client/error.h"
@@ -108,7 +109,7 @@ int ibvcap_status(const char *path, uint32_t timeout_ms, struct ibvcap_status **
 
 	if (r == 0)
 		r = status_ask(&client, new);
-	client_deinit(&client);
+	fd_close(&client.socket);
 	if (r < 0)
 		ibvcap_status_free(new);
 	else

@@ -4,7 +4,6 @@
 
 #include "lib/base/min.h"
 #include "lib/base/time.h"
-#include "lib/ibvcap/client/pause.h"
 #include "lib/ibvcap/ring.h"
 
 #include <linux/futex.h>

@@ -8,7 +8,6 @@
 #include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/client/owner.h"
-#include "lib/ibvcap/client/pause.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx/rx.h"
 #include "lib/ibvcap/client/sized_struct.h"

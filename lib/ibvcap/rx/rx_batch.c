@@ -9,12 +9,12 @@
 #include "lib/base/time.h"
 #include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/client/error.h"
-#include "lib/ibvcap/rx/probes.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/client/sized_struct.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/sdt.h>
 
 /* ---- batches that the caller holds ----------------------------------------------------------------- */
 
@@ -75,7 +75,8 @@ static void rx_skip_to_floor(struct rx_queue *queue)
 
 	if (to <= queue->next)
 		return;
-	PROBE_SKIP(queue->info.stream, queue->next, to - queue->next);
+	/* A probe of ibvcapd-probes(7): a nop until a tracer attaches to it. */
+	DTRACE_PROBE3(libibvcap, skip, (const char *)queue->info.stream, queue->next, to - queue->next);
 	queue->skipped += to - queue->next;
 	queue->gap += to - queue->next;
 	queue->next = to;

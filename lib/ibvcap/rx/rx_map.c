@@ -108,32 +108,22 @@ static int rx_map_geometry(struct rx_queue *queue)
 	return r;
 }
 
-static int rx_map_check(struct rx_queue *queue, uint64_t epoch)
-{
-	int r = segment_check(&queue->ring_shm, sizeof(struct ibvcap_ring), IBVCAP_RING_MAGIC, epoch, "ring", "ring");
-
-	if (r == 0 && !queue->is_tap)
-		r = segment_check(&queue->state_shm, sizeof(struct ibvcap_consumer_state), IBVCAP_STATE_MAGIC, epoch,
-		                  "ring", "consumer state");
-	if (r == 0 && !queue->is_tap)
-		r = segment_check(&queue->page_shm, sizeof(struct ibvcap_consumer_page), IBVCAP_CONSUMER_MAGIC, epoch,
-		                  "ring", "consumer page");
-	return r == 0 ? rx_map_geometry(queue) : r;
-}
-
 int rx_map_segments(struct rx_queue *queue, const int fds[PROTOCOL_FD_N], uint64_t epoch)
 {
 	const struct segment segments[] = {
 		[PROTOCOL_FD_PAYLOAD] = {&queue->payload, "payload", false},
 		[PROTOCOL_FD_HEADERS] = {&queue->headers, "headers", false},
-		[PROTOCOL_FD_RING] = {&queue->ring_shm, "ring", false},
-		[PROTOCOL_FD_CONSUMER_STATE] = {&queue->state_shm, "consumer state", false},
-		[PROTOCOL_FD_CONSUMER_PAGE] = {&queue->page_shm, "consumer page", true},
+		[PROTOCOL_FD_RING] = {&queue->ring_shm, "ring", false, IBVCAP_RING_MAGIC, sizeof(struct ibvcap_ring)},
+		[PROTOCOL_FD_CONSUMER_STATE] = {&queue->state_shm, "consumer state", false, IBVCAP_STATE_MAGIC,
+	                                        sizeof(struct ibvcap_consumer_state)},
+		[PROTOCOL_FD_CONSUMER_PAGE] = {&queue->page_shm, "consumer page", true, IBVCAP_CONSUMER_MAGIC,
+	                                       sizeof(struct ibvcap_consumer_page)},
 	};
 	int r;
 
 	queue->waiter.socket = fds[PROTOCOL_FD_WAKE_SOCKET];
 	queue->is_tap = fds[PROTOCOL_FD_CONSUMER_PAGE] < 0;
-	r = segment_map_all(segments, queue->is_tap ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_CONSUMER_PAGE + 1, fds, "ring");
-	return r == 0 ? rx_map_check(queue, epoch) : r;
+	r = segment_map_all(segments, queue->is_tap ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_CONSUMER_PAGE + 1, fds, epoch,
+	                    "ring");
+	return r == 0 ? rx_map_geometry(queue) : r;
 }

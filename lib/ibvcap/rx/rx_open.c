@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attaching to a stream: the request, the daemon's answer, and the handle made of it. */
+#include "lib/base/fd.h"
 #include "lib/base/min.h"
 #include "lib/base/time.h"
 #include "lib/ibvcap/client/client.h"
@@ -8,7 +9,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 int rx_open_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options)
 {
@@ -38,35 +38,24 @@ int rx_open_fill_request(struct protocol_attach *request, const char *stream, co
 	return 0;
 }
 
-int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
-                           uint64_t *epoch, struct protocol_joined *joined)
+int rx_open_receive_ring(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
+                         uint64_t *epoch)
 {
-	const unsigned wanted = options->policy == IBVCAP_POLICY_TAP ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_N;
+	const unsigned n = options->policy == IBVCAP_POLICY_TAP ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_N;
 	union protocol_message answer;
-	unsigned n_fds = PROTOCOL_FD_N;
-	int r = client_receive(client, &answer, fds, &n_fds);
+	int r = client_receive_answer(client, &answer, PROTOCOL_ATTACHED, fds, n, "an attach");
 
 	if (r < 0)
 		return r;
-	if (answer.header.type == PROTOCOL_JOINED && n_fds == 0) {
-		*joined = answer.joined;
-		return 1;
-	}
-	if (answer.header.type == PROTOCOL_ATTACHED && n_fds == wanted) {
-		*epoch = answer.attached.epoch;
-		for (unsigned i = wanted; i < PROTOCOL_FD_N; i++)
-			fds[i] = -1;
-		return 0;
-	}
-	while (n_fds > 0)
-		close(fds[--n_fds]);
-	return client_reject_answer(client, "an attach");
+	*epoch = answer.attached.epoch;
+	for (unsigned i = n; i < PROTOCOL_FD_N; i++)
+		fds[i] = -1;
+	return 0;
 }
 
 int rx_open_queue(struct rx_queue **queue, const struct rx_shared *shared, const struct ibvcap_rx_options *options)
 {
 	struct client client = CLIENT_INIT;
-	struct protocol_joined joined;
 	struct protocol_attach request;
 	int fds[PROTOCOL_FD_N];
 	uint64_t epoch;
@@ -77,9 +66,9 @@ int rx_open_queue(struct rx_queue **queue, const struct rx_shared *shared, const
 	if (r == 0)
 		r = client_send(&client, &request.header);
 	if (r == 0)
-		r = rx_open_receive_answer(&client, options, fds, &epoch, &joined);
-	if (r != 0) {
-		client_deinit(&client);
+		r = rx_open_receive_ring(&client, options, fds, &epoch);
+	if (r < 0) {
+		fd_close(&client.socket);
 		return r;
 	}
 	r = rx_queue_new(queue, shared, client.socket, fds, epoch);

@@ -210,12 +210,9 @@ int rx_open_fill_request(struct protocol_attach *request, const char *stream, co
 /** Attach to the queue that the options name. Errors of ibvcap_rx_open(). */
 int rx_open_queue(struct rx_queue **queue, const struct rx_shared *shared, const struct ibvcap_rx_options *options);
 
-/**
- * Receive the answer to it; the descriptors are the caller's, -1 for those that a tap does not get. 0; -errno; 1: a
- * member of a group has joined, and *joined says of what: the answer comes when there is a queue.
- */
-int rx_open_receive_answer(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
-                           uint64_t *epoch, struct protocol_joined *joined);
+/** Receive the ring; the descriptors are the caller's, -1 for those that a tap does not get. 0; -errno. */
+int rx_open_receive_ring(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
+                         uint64_t *epoch);
 
 /* ---- rx_reattach.c --------------------------------------------------------------------------------- */
 

@@ -8,7 +8,6 @@
 #include "lib/base/time.h"
 #include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/client/error.h"
-#include "lib/ibvcap/client/pause.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx/rx_queue.h"
 
@@ -183,58 +182,60 @@ static int rx_check_same_epoch(const struct rx_queue *new)
 	return 0;
 }
 
-/* Takes the descriptors and the socket over, also on failure. 0 or -errno. */
-static int rx_reattach_open(struct rx_queue *queue, struct rx_queue **new, const int fds[PROTOCOL_FD_N], uint64_t epoch)
+/* The ring has come. 0: the queue is attached to it; -errno. */
+static int rx_reattach_open(struct rx_queue *queue, uint64_t now_ns)
 {
 	struct rx_reattach *reattach = &queue->reattach;
-	int r;
+	struct rx_queue *new;
+	int fds[PROTOCOL_FD_N];
+	uint64_t epoch;
+	int r = rx_open_receive_ring(&reattach->client, &reattach->options, fds, &epoch);
 
+	if (reattach->joined) {
+		reattach->joined = false;
+		rx_reattach_begin(reattach, now_ns);
+	}
+	if (r < 0)
+		return r;
 	rx_poll_remove(queue, reattach->client.socket);
-	r = rx_queue_new(new, queue->shared, reattach->client.socket, fds, epoch);
+	r = rx_queue_new(&new, queue->shared, reattach->client.socket, fds, epoch);
 	reattach->client.socket = -1;
 	if (r < 0)
 		return r;
-	r = epoch == queue->info.epoch ? rx_check_same_epoch(*new) : 0;
+	r = epoch == queue->info.epoch ? rx_check_same_epoch(new) : 0;
 	if (r == 0)
-		r = rx_poll_add(queue, (*new)->waiter.socket);
+		r = rx_poll_add(queue, new->waiter.socket);
 	if (r < 0)
-		rx_queue_free(*new);
+		rx_queue_free(new);
+	else
+		rx_take_over(queue, new);
 	return r;
 }
 
-/* From now on the daemon may answer at any time. If the connection ends, the search starts again. */
-static void rx_reattach_note_joined(struct rx_reattach *reattach, const struct protocol_joined *joined)
+/* The daemon's first answer to a member of a group. If the connection ends later, the search starts again. */
+static int rx_reattach_receive_joined(struct rx_reattach *reattach)
 {
+	union protocol_message answer;
+	int r = client_receive_answer(&reattach->client, &answer, PROTOCOL_JOINED, NULL, 0, "an attach");
+
+	if (r < 0)
+		return r;
 	reattach->joined = true;
-	reattach->joined_epoch = joined->epoch;
-	reattach->joined_queues = joined->n_queues;
+	reattach->joined_epoch = answer.joined.epoch;
+	reattach->joined_queues = answer.joined.n_queues;
 	reattach->deadline_ns = reattach->client.deadline_ns = UINT64_MAX;
+	return 0;
 }
 
 /* The answer has come. 1: attached; 0: refused, try again later; -errno: the search has failed. */
 static int rx_reattach_take_answer(struct rx_queue *queue, uint64_t now_ns)
 {
 	struct rx_reattach *reattach = &queue->reattach;
-	struct protocol_joined joined = {0};
-	struct rx_queue *new;
-	int fds[PROTOCOL_FD_N];
-	uint64_t epoch;
-	int r = rx_open_receive_answer(&reattach->client, &reattach->options, fds, &epoch, &joined);
+	bool is_joining = reattach->options.group[0] && !reattach->joined;
+	int r = is_joining ? rx_reattach_receive_joined(reattach) : rx_reattach_open(queue, now_ns);
 
-	if (r == 1) {
-		rx_reattach_note_joined(reattach, &joined);
-		return 0;
-	}
-	if (reattach->joined) {
-		reattach->joined = false;
-		rx_reattach_begin(reattach, now_ns);
-	}
 	if (r == 0)
-		r = rx_reattach_open(queue, &new, fds, epoch);
-	if (r == 0) {
-		rx_take_over(queue, new);
-		return 1;
-	}
+		return !is_joining;
 	reattach->failed |= r == -EIO;
 	if (!rx_reattach_is_passing(r))
 		return rx_reattach_give_up(queue, r == -ESRCH ? -ENODEV : r);
@@ -355,24 +356,13 @@ int rx_reattach_new(struct rx_queue **queue, const struct rx_shared *shared, con
 int rx_reattach_join(struct rx_queue *queue, const struct ibvcap_rx_options *options)
 {
 	struct rx_reattach *reattach = &queue->reattach;
-	struct protocol_joined joined = {0};
-	int fds[PROTOCOL_FD_N];
-	uint64_t epoch;
 	int r = client_connect(&reattach->client, queue->shared->path, options->timeout_ms);
 
 	if (r == 0)
 		r = rx_reattach_send(queue, options);
 	if (r == 0)
-		r = rx_open_receive_answer(&reattach->client, options, fds, &epoch, &joined);
-	if (r < 0)
-		return r;
-	if (r == 0) { /* a queue, and no word of the group before it */
-		for (unsigned i = 0; i < PROTOCOL_FD_N; i++)
-			close(fds[i]);
-		return client_reject_answer(&reattach->client, "an attach");
-	}
-	rx_reattach_note_joined(reattach, &joined);
-	return rx_poll_add(queue, reattach->client.socket);
+		r = rx_reattach_receive_joined(reattach);
+	return r < 0 ? r : rx_poll_add(queue, reattach->client.socket);
 }
 
 void rx_reattach_put_off_end(struct rx_queue *queue, uint64_t now_ns)

@@ -3,6 +3,7 @@
  * Opening a channel, in two round trips: the daemon sends the segments, this process maps them and says so, the daemon
  * seals them and its worker takes the sender over.
  */
+#include "lib/base/fd.h"
 #include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/client/owner.h"
@@ -64,20 +65,16 @@ static int tx_map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENE
 {
 	const struct segment segments[] = {
 		[PROTOCOL_FD_ARENA] = {&tx->arena, "arena", true},
-		[PROTOCOL_FD_SENDER_PAGE] = {&tx->page_shm, "sender page", true},
-		[PROTOCOL_FD_SENDER_STATE] = {&tx->state_shm, "sender state", false},
+		[PROTOCOL_FD_SENDER_PAGE] = {&tx->page_shm, "sender page", true, IBVCAP_SENDER_PAGE_MAGIC,
+	                                     sizeof(struct ibvcap_sender_page)},
+		[PROTOCOL_FD_SENDER_STATE] = {&tx->state_shm, "sender state", false, IBVCAP_SENDER_STATE_MAGIC,
+	                                      sizeof(struct ibvcap_sender_state)},
 	};
 	int r;
 
 	tx->waiter.socket = fds[PROTOCOL_FD_SENDER_SOCKET];
 	tx->kick = fds[PROTOCOL_FD_SENDER_KICK];
-	r = segment_map_all(segments, PROTOCOL_FD_SENDER_STATE + 1, fds, WHOLE);
-	if (r == 0)
-		r = segment_check(&tx->state_shm, sizeof(struct ibvcap_sender_state), IBVCAP_SENDER_STATE_MAGIC, epoch,
-		                  WHOLE, "sender state");
-	if (r == 0)
-		r = segment_check(&tx->page_shm, sizeof(struct ibvcap_sender_page), IBVCAP_SENDER_PAGE_MAGIC, epoch,
-		                  WHOLE, "sender page");
+	r = segment_map_all(segments, PROTOCOL_FD_SENDER_STATE + 1, fds, epoch, WHOLE);
 	return r == 0 ? tx_map_geometry(tx) : r;
 }
 
@@ -130,23 +127,6 @@ static int tx_open_fill_request(struct protocol_open_channel *request, const cha
 	return 0;
 }
 
-static int tx_open_receive_answer(struct client *client, int fds[PROTOCOL_FD_OPENED_N], uint64_t *epoch)
-{
-	union protocol_message answer;
-	unsigned n_fds = PROTOCOL_FD_OPENED_N;
-	int r = client_receive(client, &answer, fds, &n_fds);
-
-	if (r < 0)
-		return r;
-	if (answer.header.type == PROTOCOL_OPENED && n_fds == PROTOCOL_FD_OPENED_N) {
-		*epoch = answer.opened.epoch;
-		return 0;
-	}
-	while (n_fds > 0)
-		close(fds[--n_fds]);
-	return client_reject_answer(client, "an open");
-}
-
 /* The daemon answers once the memory is sealed and its worker has the sender. The socket is the handle's already. */
 static int tx_open_say_mapped(struct client *client)
 {
@@ -156,11 +136,7 @@ static int tx_open_say_mapped(struct client *client)
 
 	protocol_init(&mapped.header, PROTOCOL_MAPPED, sizeof(mapped));
 	r = client_send(client, &mapped.header);
-	if (r == 0)
-		r = client_receive(client, &answer, NULL, NULL);
-	if (r == 0 && answer.header.type != PROTOCOL_READY)
-		r = client_reject_answer(client, "an open");
-	return r;
+	return r < 0 ? r : client_receive_answer(client, &answer, PROTOCOL_READY, NULL, 0, "an open");
 }
 
 int ibvcap_tx_open(const char *socket_path, const char *channel, const struct ibvcap_tx_options *options,
@@ -170,8 +146,8 @@ int ibvcap_tx_open(const char *socket_path, const char *channel, const struct ib
 	struct client client = CLIENT_INIT;
 	struct protocol_open_channel request;
 	struct ibvcap_tx *new;
+	union protocol_message answer;
 	int fds[PROTOCOL_FD_OPENED_N];
-	uint64_t epoch;
 	int r = options ? sized_struct_read(&known, sizeof(known), options, "ibvcap_tx_options") : 0;
 
 	if (r == 0)
@@ -181,12 +157,12 @@ int ibvcap_tx_open(const char *socket_path, const char *channel, const struct ib
 	if (r == 0)
 		r = client_send(&client, &request.header);
 	if (r == 0)
-		r = tx_open_receive_answer(&client, fds, &epoch);
+		r = client_receive_answer(&client, &answer, PROTOCOL_OPENED, fds, PROTOCOL_FD_OPENED_N, "an open");
 	if (r != 0) {
-		client_deinit(&client);
+		fd_close(&client.socket);
 		return r;
 	}
-	r = tx_handle_new(&new, client.socket, fds, epoch);
+	r = tx_handle_new(&new, client.socket, fds, answer.opened.epoch);
 	if (r < 0)
 		return r;
 	r = tx_open_say_mapped(&client);
@@ -207,12 +183,9 @@ void ibvcap_tx_close(struct ibvcap_tx *tx)
 	shm_deinit(&tx->arena);
 	shm_deinit(&tx->page_shm);
 	shm_deinit(&tx->state_shm);
-	if (tx->waiter.socket >= 0)
-		close(tx->waiter.socket);
-	if (tx->kick >= 0)
-		close(tx->kick);
-	if (tx->waiter.control >= 0)
-		close(tx->waiter.control);
+	fd_close(&tx->waiter.socket);
+	fd_close(&tx->kick);
+	fd_close(&tx->waiter.control);
 	owner_mark_free(tx->owner);
 	free(tx);
 }
