@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A sender and the transmit worker: lib/ibvcap/ring_tx.h, ibvcap_tx_submit() and tx_kick() in lib/ibvcap/tx/tx.c,
- * tx_wait() in lib/ibvcap/tx/tx_wait.c, waiter_sleep() in lib/ibvcap/client/waiter.c, tx_worker_sleep_for_work() in
+ * A sender and the transmit worker: lib/ibvcap/ring_tx.h, ibvcap_tx_submit() in lib/ibvcap/tx/tx.c, tx_waiter_ops in
+ * lib/ibvcap/tx/tx_wait.c, waiter_wait() in lib/ibvcap/client/waiter.c, tx_worker_sleep_for_work() in
  * daemon/worker/tx_worker.c, tx_queue_arm() and tx_queue_disarm() in daemon/worker/tx_queue.c, sender_publish() and
  * sender_wants_wake() in daemon/ring/sender.c. Each step that others can see is one step here and names the C function
  * it stands for.
@@ -181,7 +181,7 @@ inline submit()
 	value = 0
 }
 
-/* ibvcap_tx_flush(): tx_wait() without its end of time. */
+/* ibvcap_tx_flush(): waiter_wait() without its end of time. */
 inline flush()
 {
 	do

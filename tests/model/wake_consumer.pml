@@ -128,8 +128,8 @@ inline arm()
 #endif
 }
 
-/* rx_wait(), waiter_wait(). Whoever uses the descriptor waits with timeout 0 or any other. */
-inline rx_wait()
+/* waiter_wait(). Whoever uses the descriptor waits with timeout 0 or any other. */
+inline waiter_wait()
 {
 	late = false;
 	look(target);
@@ -156,7 +156,7 @@ inline acquire()
 	take(target - next);
 	if
 	:: !got ->
-		rx_wait();
+		waiter_wait();
 		take(1);
 		if
 		:: got -> disarm()

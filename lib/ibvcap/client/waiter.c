@@ -67,7 +67,8 @@ static int waiter_sleep(struct waiter *waiter, uint64_t target, uint64_t ns)
 	return r;
 }
 
-int waiter_wait(struct waiter *waiter, uint64_t target, int timeout_ms)
+/* The results of waiter_wait(). */
+static int waiter_wait_until(struct waiter *waiter, uint64_t target, int timeout_ms)
 {
 	uint64_t now = time_monotonic_ns();
 	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * 1000000;
@@ -88,19 +89,21 @@ int waiter_wait(struct waiter *waiter, uint64_t target, int timeout_ms)
 	return waiter_look_at(waiter, target, now);
 }
 
-int waiter_look(struct waiter *waiter, uint64_t target)
-{
-	return waiter_look_at(waiter, target, time_monotonic_ns());
-}
-
 /* The request comes before the look, so one of the two sides sees the other. */
-int waiter_arm(struct waiter *waiter, uint64_t target)
+static int waiter_arm(struct waiter *waiter, uint64_t target)
 {
 	if (!waiter->uses_fd)
 		return WAIT_TIME;
 	client_request_wake(waiter->wake, target, true);
 	waiter->fd_armed = true;
-	return waiter->ops->load(waiter) >= target ? WAIT_REACHED : waiter_look(waiter, target);
+	return waiter->ops->load(waiter) >= target ? WAIT_REACHED : waiter_look_at(waiter, target, time_monotonic_ns());
+}
+
+int waiter_wait(struct waiter *waiter, uint64_t target, int timeout_ms, uint64_t byte_at)
+{
+	int r = waiter_wait_until(waiter, target, timeout_ms);
+
+	return r == WAIT_TIME ? waiter_arm(waiter, byte_at) : r;
 }
 
 /* False: the daemon has closed its end. */

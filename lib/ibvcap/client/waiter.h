@@ -62,16 +62,11 @@ struct waiter {
 bool waiter_is_hung_up(const struct waiter *waiter);
 
 /**
- * Wait until the counter reaches the target. timeout_ms -1 = for ever, 0 = not at all. enum wait_result; -EINTR; errors
- * of look().
+ * Wait until the counter reaches the target. timeout_ms -1 = for ever, 0 = not at all. If it does not in time, and the
+ * socket is in use, ask for a byte on the socket when the counter reaches byte_at. enum wait_result; -EINTR; errors of
+ * look().
  */
-int waiter_wait(struct waiter *waiter, uint64_t target, int timeout_ms);
-
-/** Look without waiting. The results of waiter_wait(). */
-int waiter_look(struct waiter *waiter, uint64_t target);
-
-/** Ask for a byte on the socket when the counter reaches the target, if the socket is in use. As waiter_look(). */
-int waiter_arm(struct waiter *waiter, uint64_t target);
+int waiter_wait(struct waiter *waiter, uint64_t target, int timeout_ms, uint64_t byte_at);
 
 /** Take such a request back, and read the bytes from the socket. */
 void waiter_disarm(struct waiter *waiter);

@@ -23,7 +23,7 @@ static int open_queue(struct ibvcap_rx *rx, uint32_t queue, const struct ibvcap_
 	r = rx_open_queue(&part, &rx->shared, &one);
 	if (r < 0)
 		return r;
-	rx_part_put(rx, rx->is_single ? 0 : (int)queue, part);
+	rx_part_put(rx, rx->is_single ? 0 : queue, part);
 	rx->epoch = part->info.epoch;
 	rx->n_queues = u32_min(part->info.n_queues, IBVCAP_QUEUES_MAX);
 	return rx_part_watch(rx, part);
@@ -42,7 +42,7 @@ static int open_all(struct ibvcap_rx *rx, const struct ibvcap_rx_options *option
 		if (r != -EIO)
 			continue;
 		rx->failed |= UINT32_C(1) << i;
-		rx->counts.failures++;
+		rx->shared.counts.failures++;
 		r = 0;
 	}
 	return r == -EINVAL && rx->failed
@@ -69,7 +69,7 @@ int rx_new(struct ibvcap_rx **out, const char *path, const char *stream, const s
 	rx->is_group = options->group[0];
 	rx->is_single = !rx->is_group && options->queue != IBVCAP_QUEUE_ALL;
 	rx->is_tap = options->policy == IBVCAP_POLICY_TAP;
-	rx->counts.size = sizeof(rx->counts);
+	rx->shared.counts.size = sizeof(rx->shared.counts);
 	rx->shared.path = strdup(client_path(path));
 	if (!rx->shared.path) {
 		ibvcap_rx_close(rx);
@@ -164,11 +164,11 @@ int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info)
 
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts)
 {
-	struct ibvcap_rx_counts sum = rx->counts;
+	struct ibvcap_rx_counts sum = rx->shared.counts;
 
 	for (uint32_t i = 0; i < rx->n_parts; i++)
 		if (rx->parts[i])
-			rx_part_add_counts(&sum, rx->parts[i]);
+			rx_queue_add_counts(rx->parts[i], &sum);
 	return sized_struct_write(counts, &sum, sizeof(sum), "ibvcap_rx_counts");
 }
 

@@ -33,17 +33,15 @@ struct ibvcap_rx {
 	uint32_t failed;                      /* bit k: queue k failed in this epoch, and was given up */
 	struct rx_queue *ask;                 /* for a group: waits for the next queue; NULL: no request is open */
 	uint64_t asked_ns;
-	struct ibvcap_rx_counts counts; /* of queues that were given up */
 };
 
 /* ---- rx_parts.c -------------------------------------------------------------------------------------- */
 
 /** A queue, or the next one of a group, that is still away. 0; -errno. */
-int rx_part_new(const struct ibvcap_rx *rx, uint32_t queue, struct rx_queue **part);
+int rx_part_new(struct ibvcap_rx *rx, uint32_t queue, struct rx_queue **part);
 
-/** A free index; -ENOBUFS: there is none. */
-int rx_part_find_place(const struct ibvcap_rx *rx);
-void rx_part_put(struct ibvcap_rx *rx, int index, struct rx_queue *part);
+/** The index is free. */
+void rx_part_put(struct ibvcap_rx *rx, uint32_t index, struct rx_queue *part);
 
 /**
  * Close a part without batches. Other members get the packets that it has not acquired. Its memory is unmapped first,
@@ -51,9 +49,6 @@ void rx_part_put(struct ibvcap_rx *rx, int index, struct rx_queue *part);
  */
 void rx_part_drop(struct ibvcap_rx *rx, uint32_t index);
 uint32_t rx_part_count(const struct ibvcap_rx *rx);
-
-/** Add the counts of a part. */
-void rx_part_add_counts(struct ibvcap_rx_counts *sum, const struct rx_queue *part);
 
 /** Add the descriptors of a part to the epoll set, if there is one. A tap has none. 0; -errno. */
 int rx_part_watch(const struct ibvcap_rx *rx, struct rx_queue *part);

@@ -26,6 +26,11 @@
 
 /* ---- one part in turn ---------------------------------------------------------------------------------- */
 
+static bool is_recalled(const struct ibvcap_rx *rx, const struct rx_queue *part)
+{
+	return rx->is_group && rx_member_is_recalled(part);
+}
+
 /* Rows; 0: it has none now; -ENOBUFS: all its leases are taken; -errno. */
 static int take_from(struct ibvcap_rx *rx, uint32_t index, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
 {
@@ -34,12 +39,9 @@ static int take_from(struct ibvcap_rx *rx, uint32_t index, struct ibvcap_rx_batc
 
 	if (!part || part->reattach.away)
 		return 0;
-	if (!rx->is_group || !rx_member_is_recalled(part)) {
-		r = rx_queue_try(part, batch, max, min);
-		if (r != -ECONNABORTED || !rx->is_group ||
-		    !rx_member_is_recalled(part)) /* recalled and ended just now */
-			return r;
-	}
+	r = is_recalled(rx, part) ? -ECONNABORTED : rx_queue_try(part, batch, max, min);
+	if (r != -ECONNABORTED || !is_recalled(rx, part)) /* it may be recalled and ended just now */
+		return r;
 	if (!rx_queue_has_batches(part))
 		rx_part_drop(rx, index);
 	return 0;
@@ -91,7 +93,7 @@ static int follow_queues(struct ibvcap_rx *rx, const struct rx_queue *first)
 		if (r < 0)
 			return r;
 		part->reattach.next_flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
-		rx_part_put(rx, (int)i, part);
+		rx_part_put(rx, i, part);
 	}
 	rx->n_queues = n_queues;
 	return 1;
@@ -139,16 +141,14 @@ static int step_ended(struct ibvcap_rx *rx, uint32_t index)
 static int prepare_part(struct ibvcap_rx *rx, uint32_t index, uint32_t max, uint32_t min)
 {
 	struct rx_queue *part = rx->parts[index];
+	uint64_t target;
 	int r;
 
 	if (part->reattach.away)
 		return step_ended(rx, index);
-	if (rx->is_group && rx_member_is_recalled(part)) {
-		rx_member_give_back(rx, index);
-		return 0;
-	}
-	r = rx_wait_prepare(part, part->next + rx_queue_least(part, max, min));
-	if (r == -ECONNABORTED && rx->is_group && rx_member_is_recalled(part)) { /* just now */
+	target = part->next + rx_queue_least(part, max, min);
+	r = is_recalled(rx, part) ? -ECONNABORTED : waiter_wait(&part->waiter, target, 0, target);
+	if (r == -ECONNABORTED && is_recalled(rx, part)) { /* it may be recalled just now */
 		rx_member_give_back(rx, index);
 		return 0;
 	}

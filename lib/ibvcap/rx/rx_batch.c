@@ -191,7 +191,8 @@ static int rx_acquire_in_epoch(struct rx_queue *queue, struct ibvcap_rx_batch *b
 
 	if (r != 0)
 		return r;
-	waited = rx_wait(queue, queue->next + rx_queue_least(queue, max, min), timeout_ms);
+	waited =
+		waiter_wait(&queue->waiter, queue->next + rx_queue_least(queue, max, min), timeout_ms, queue->next + 1);
 	if (waited < 0)
 		return waited;
 	r = rx_take(queue, batch, max, 1);

@@ -57,22 +57,24 @@ int rx_member_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
 static int take_queue(struct ibvcap_rx *rx)
 {
 	struct rx_queue *part = rx->ask;
-	int index = rx_part_find_place(rx), r = rx_poll_add(part, part->waiter.control);
+	uint32_t index = 0;
+	int r = rx_poll_add(part, part->waiter.control);
 
 	rx->ask = NULL;
-	if (index < 0 || r < 0) {
-		rx_poll_remove(part, part->waiter.control);
+	if (r < 0) {
 		rx_queue_free(part);
-		return index < 0 ? index : r;
+		return r;
 	}
 	if (part->info.epoch != rx->epoch) {
-		rx->counts.epochs++;
+		rx->shared.counts.epochs++;
 		rx->failed = 0;
 	}
 	rx->epoch = part->info.epoch;
 	rx->n_queues = part->info.n_queues;
-	if (rx->counts.epochs && !(part->reattach.next_flags & IBVCAP_RX_BATCH_FLAG_TAKEN_OVER))
+	if (rx->shared.counts.epochs && !(part->reattach.next_flags & IBVCAP_RX_BATCH_FLAG_TAKEN_OVER))
 		part->reattach.next_flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
+	while (rx->parts[index]) /* rx_member_ask() asks only if there is a free one */
+		index++;
 	rx_part_put(rx, index, part);
 	return 1;
 }

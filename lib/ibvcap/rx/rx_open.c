@@ -53,7 +53,7 @@ int rx_open_receive_ring(struct client *client, const struct ibvcap_rx_options *
 	return 0;
 }
 
-int rx_open_queue(struct rx_queue **queue, const struct rx_shared *shared, const struct ibvcap_rx_options *options)
+int rx_open_queue(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options)
 {
 	struct client client = CLIENT_INIT;
 	struct protocol_attach request;

@@ -11,19 +11,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-int rx_part_find_place(const struct ibvcap_rx *rx)
-{
-	for (int i = 0; i < RX_PARTS_MAX; i++)
-		if (!rx->parts[i])
-			return i;
-	return -ENOBUFS;
-}
-
-void rx_part_put(struct ibvcap_rx *rx, int index, struct rx_queue *part)
+void rx_part_put(struct ibvcap_rx *rx, uint32_t index, struct rx_queue *part)
 {
 	rx->parts[index] = part;
-	if (rx->n_parts <= (uint32_t)index)
-		rx->n_parts = (uint32_t)index + 1;
+	if (rx->n_parts <= index)
+		rx->n_parts = index + 1;
 }
 
 uint32_t rx_part_count(const struct ibvcap_rx *rx)
@@ -35,28 +27,14 @@ uint32_t rx_part_count(const struct ibvcap_rx *rx)
 	return n;
 }
 
-void rx_part_add_counts(struct ibvcap_rx_counts *sum, const struct rx_queue *part)
-{
-	struct ibvcap_rx_counts counts;
-
-	rx_queue_count(part, &counts);
-	sum->published += counts.published;
-	sum->delivered += counts.delivered;
-	sum->skipped += counts.skipped;
-	sum->lag += counts.lag;
-	sum->abandoned += counts.abandoned;
-	sum->failures += counts.failures;
-	if (counts.epochs > sum->epochs)
-		sum->epochs = counts.epochs;
-}
-
 void rx_part_drop(struct ibvcap_rx *rx, uint32_t index)
 {
+	struct ibvcap_rx_counts *counts = &rx->shared.counts;
 	struct rx_queue *part = rx->parts[index];
 
-	rx_part_add_counts(&rx->counts, part);
-	rx->counts.published -= rx->counts.lag;
-	rx->counts.lag = 0;
+	rx_queue_add_counts(part, counts);
+	counts->published -= counts->lag;
+	counts->lag = 0;
 	rx->parts[index] = NULL;
 	while (rx->n_parts && !rx->parts[rx->n_parts - 1])
 		rx->n_parts--;
@@ -71,7 +49,7 @@ int rx_part_watch(const struct ibvcap_rx *rx, struct rx_queue *part)
 	return rx->is_tap || rx->shared.poll_fd < 0 ? 0 : rx_poll_begin(part);
 }
 
-int rx_part_new(const struct ibvcap_rx *rx, uint32_t queue, struct rx_queue **part)
+int rx_part_new(struct ibvcap_rx *rx, uint32_t queue, struct rx_queue **part)
 {
 	struct ibvcap_rx_options options = rx->options;
 	int r;

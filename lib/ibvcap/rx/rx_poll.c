@@ -46,11 +46,6 @@ void rx_poll_set_timer(const struct rx_queue *queue, uint64_t at_ns)
 		timerfd_settime(queue->reattach.timer_fd, at_ns ? TFD_TIMER_ABSTIME : 0, &when, NULL);
 }
 
-void rx_poll_end(struct rx_queue *queue)
-{
-	rx_poll_close(queue, &queue->reattach.timer_fd);
-}
-
 int rx_poll_begin(struct rx_queue *queue)
 {
 	int r;
@@ -66,7 +61,7 @@ int rx_poll_begin(struct rx_queue *queue)
 	if (r == 0)
 		r = rx_poll_add(queue, queue->reattach.client.socket);
 	if (r < 0) {
-		rx_poll_end(queue);
+		rx_poll_close(queue, &queue->reattach.timer_fd);
 		queue->waiter.uses_fd = false;
 		return r;
 	}

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A queue of a handle: how it is made of what the daemon sent, what it says about itself, and how it is freed. */
+#include "lib/base/fd.h"
+#include "lib/base/min.h"
 #include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/client/owner.h"
 #include "lib/ibvcap/ring.h"
@@ -11,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int rx_queue_new_empty(struct rx_queue **queue, const struct rx_shared *shared)
+int rx_queue_new_empty(struct rx_queue **queue, struct rx_shared *shared)
 {
 	struct rx_queue *new = calloc(1, sizeof(*new));
 
@@ -19,14 +21,13 @@ int rx_queue_new_empty(struct rx_queue **queue, const struct rx_shared *shared)
 		return error_set(-ENOMEM, "out of memory");
 	new->shared = shared;
 	new->waiter = (struct waiter){.ops = &rx_waiter_ops, .control = -1, .socket = -1};
-	new->reattach = (struct rx_reattach){
-		.counts = IBVCAP_INIT(struct ibvcap_rx_counts), .timer_fd = -1, .client = CLIENT_INIT};
+	new->reattach = (struct rx_reattach){.timer_fd = -1, .client = CLIENT_INIT};
 	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
 	*queue = new;
 	return 0;
 }
 
-int rx_queue_new(struct rx_queue **queue, const struct rx_shared *shared, int socket, const int fds[PROTOCOL_FD_N],
+int rx_queue_new(struct rx_queue **queue, struct rx_shared *shared, int socket, const int fds[PROTOCOL_FD_N],
                  uint64_t epoch)
 {
 	struct rx_queue *new;
@@ -81,9 +82,7 @@ void rx_queue_close_epoch(struct rx_queue *queue)
 {
 	rx_queue_unmap(queue);
 	rx_poll_close(queue, &queue->waiter.socket);
-	if (queue->waiter.control >= 0)
-		close(queue->waiter.control);
-	queue->waiter.control = -1;
+	fd_close(&queue->waiter.control);
 }
 
 bool rx_queue_is_removed(const struct rx_queue *queue)
@@ -110,7 +109,7 @@ void rx_queue_free(struct rx_queue *queue)
 {
 	if (!queue)
 		return;
-	rx_poll_end(queue);
+	rx_poll_close(queue, &queue->reattach.timer_fd);
 	/* The daemon sees this at once, also if a child has inherited the socket. */
 	if (owner_is_here(queue->shared->owner)) {
 		shutdown(queue->waiter.control, SHUT_RDWR);
@@ -140,19 +139,18 @@ void rx_queue_describe(const struct rx_queue *queue, struct ibvcap_rx_info *info
 	info->clock_source = ring_load_clock(queue->ring, &info->clock_error_ns);
 }
 
-void rx_queue_count(const struct rx_queue *queue, struct ibvcap_rx_counts *counts)
+void rx_queue_add_counts(const struct rx_queue *queue, struct ibvcap_rx_counts *sum)
 {
 	uint64_t head = queue->next;
 
-	*counts = queue->reattach.counts;
-	counts->size = sizeof(*counts);
 	/* Between two epochs, all of the last was delivered. */
 	if (!queue->reattach.away && consumer_load_head(queue->ring) > head)
 		head = consumer_load_head(queue->ring);
-	counts->published += head - queue->attach_sequence;
-	counts->delivered += queue->next - queue->attach_sequence - queue->skipped;
-	counts->skipped += queue->skipped;
-	counts->lag += head - queue->next;
-	counts->abandoned += queue->abandoned;
-	counts->failures += rx_queue_failed(queue) != 0;
+	sum->published += head - queue->attach_sequence;
+	sum->delivered += queue->next - queue->attach_sequence - queue->skipped;
+	sum->skipped += queue->skipped;
+	sum->lag += head - queue->next;
+	sum->abandoned += queue->abandoned;
+	sum->failures += rx_queue_failed(queue) != 0;
+	sum->epochs = u64_max(sum->epochs, queue->reattach.epochs);
 }

@@ -30,8 +30,9 @@ struct rx_shared {
 	const uint32_t *owner; /* see owner.h */
 	char *path;            /* of the control socket */
 	char stream[IBVCAP_STREAM_NAME_MAX];
-	uint64_t member; /* of a group: see struct protocol_attach */
-	int poll_fd;     /* epoll set, the result of ibvcap_rx_fd(); -1: none yet */
+	uint64_t member;                /* of a group: see struct protocol_attach */
+	int poll_fd;                    /* epoll set, the result of ibvcap_rx_fd(); -1: none yet */
+	struct ibvcap_rx_counts counts; /* of epochs that ended, and of queues that were given up */
 };
 
 /* A lease slot in use: a block, and how many of its batches the caller holds. */
@@ -44,7 +45,7 @@ struct rx_lease {
 /* The part of a queue that stays when an epoch ends, and the state of the search for the next epoch. */
 struct rx_reattach {
 	struct ibvcap_rx_options options;
-	struct ibvcap_rx_counts counts;    /* of the epochs that ended */
+	uint64_t epochs;                   /* times that the queue went on in a new epoch */
 	struct ibvcap_settled_losses past; /* of the epochs before the last one: least and outages only */
 	struct ledger_entry last;          /* the newest of the last epoch, until the next epoch begins */
 	uint64_t last_epoch;
@@ -68,7 +69,7 @@ struct rx_reattach {
 
 struct rx_queue {
 	struct waiter waiter; /* the first member: rx_wait.c; uses_fd: its descriptors are in the epoll set */
-	const struct rx_shared *shared;
+	struct rx_shared *shared;
 	struct rx_reattach reattach;
 	struct shm payload;
 	struct shm headers;
@@ -123,9 +124,6 @@ static inline uint32_t rx_lease_slot(const struct ibvcap_rx_batch *batch)
  */
 int rx_poll_begin(struct rx_queue *queue);
 
-/** Remove and close the timer. The queue's other descriptors are removed as they are closed. */
-void rx_poll_end(struct rx_queue *queue);
-
 /** Add a descriptor of the queue. No effect before rx_poll_begin(), or if fd is -1. 0 or -errno. */
 int rx_poll_add(const struct rx_queue *queue, int fd);
 
@@ -152,11 +150,11 @@ void rx_map_begin_tap(struct rx_queue *queue, const struct rx_start_position *st
  * Make a queue of the segments of protocol_attached_fd; the fds of a tap after the ring's are -1. Takes socket and fds
  * over, also on failure. 0; -EPROTO the segments are not a ring of this ABI, the error text says which part; -ENOMEM.
  */
-int rx_queue_new(struct rx_queue **queue, const struct rx_shared *shared, int socket, const int fds[PROTOCOL_FD_N],
+int rx_queue_new(struct rx_queue **queue, struct rx_shared *shared, int socket, const int fds[PROTOCOL_FD_N],
                  uint64_t epoch);
 
 /** Make a queue that is attached to nothing. 0, -ENOMEM. */
-int rx_queue_new_empty(struct rx_queue **queue, const struct rx_shared *shared);
+int rx_queue_new_empty(struct rx_queue **queue, struct rx_shared *shared);
 
 /** Store how to attach again. */
 void rx_queue_set_reattach(struct rx_queue *queue, const struct ibvcap_rx_options *options);
@@ -179,22 +177,15 @@ bool rx_queue_has_batches(const struct rx_queue *queue);
 /** As failed_queues of ibvcap_rx_info(): in this epoch or, between two, in the last one. */
 uint32_t rx_queue_failed(const struct rx_queue *queue);
 
-/** The whole struct, as ibvcap_rx_info() and ibvcap_rx_counts(). */
+/** The whole struct, as ibvcap_rx_info(). */
 void rx_queue_describe(const struct rx_queue *queue, struct ibvcap_rx_info *info);
-void rx_queue_count(const struct rx_queue *queue, struct ibvcap_rx_counts *counts);
+
+/** Add the counts of this epoch or, between two, of the last one. */
+void rx_queue_add_counts(const struct rx_queue *queue, struct ibvcap_rx_counts *sum);
 
 /* ---- rx_wait.c ------------------------------------------------------------------------------------- */
 
 extern const struct waiter_ops rx_waiter_ops;
-
-/**
- * Wait until head >= target. timeout_ms -1 = for ever, 0 = not at all (then the descriptor of ibvcap_rx_fd() is armed,
- * if it exists). enum wait_result; -EINTR; -ECONNABORTED.
- */
-int rx_wait(struct rx_queue *queue, uint64_t target, int timeout_ms);
-
-/** Look without waiting, and arm the descriptor for head >= target, if it exists. The results of rx_wait(). */
-int rx_wait_prepare(struct rx_queue *queue, uint64_t target);
 
 /** Read the wake-up bytes from the wake socket, if the descriptor was armed. */
 void rx_wait_disarm(struct rx_queue *queue);
@@ -208,7 +199,7 @@ int rx_wait_check_connected(const struct rx_queue *queue);
 int rx_open_fill_request(struct protocol_attach *request, const char *stream, const struct ibvcap_rx_options *options);
 
 /** Attach to the queue that the options name. Errors of ibvcap_rx_open(). */
-int rx_open_queue(struct rx_queue **queue, const struct rx_shared *shared, const struct ibvcap_rx_options *options);
+int rx_open_queue(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options);
 
 /** Receive the ring; the descriptors are the caller's, -1 for those that a tap does not get. 0; -errno. */
 int rx_open_receive_ring(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
@@ -224,7 +215,7 @@ int rx_open_receive_ring(struct client *client, const struct ibvcap_rx_options *
 int rx_reattach(struct rx_queue *queue, uint64_t until_ns);
 
 /** A queue that is away from the beginning: rx_reattach() attaches it. 0 or -errno. */
-int rx_reattach_new(struct rx_queue **queue, const struct rx_shared *shared, const struct ibvcap_rx_options *options);
+int rx_reattach_new(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options);
 
 /** Of such a queue: ask with these options, within their timeout, to join the group. 0, or an error of the daemon. */
 int rx_reattach_join(struct rx_queue *queue, const struct ibvcap_rx_options *options);

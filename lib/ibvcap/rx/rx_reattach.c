@@ -140,8 +140,8 @@ static void rx_begin_epoch(const struct rx_queue *queue, struct rx_queue *new)
 {
 	struct rx_reattach *reattach = &new->reattach;
 
-	rx_queue_count(queue, &reattach->counts);
-	reattach->counts.epochs++;
+	rx_queue_add_counts(queue, &queue->shared->counts);
+	reattach->epochs++;
 	reattach->next_flags |= IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN;
 	if (new->is_tap)
 		rx_map_begin_tap(new, &(struct rx_start_position){.where = IBVCAP_START_OLDEST});
@@ -340,7 +340,7 @@ int rx_reattach(struct rx_queue *queue, uint64_t until_ns)
 
 /* ---- a queue that begins away ------------------------------------------------------------------------- */
 
-int rx_reattach_new(struct rx_queue **queue, const struct rx_shared *shared, const struct ibvcap_rx_options *options)
+int rx_reattach_new(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options)
 {
 	int r = rx_queue_new_empty(queue, shared);
 

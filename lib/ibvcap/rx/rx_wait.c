@@ -51,17 +51,3 @@ void rx_wait_disarm(struct rx_queue *queue)
 	queue->fd_fires = false;
 	waiter_disarm(&queue->waiter);
 }
-
-int rx_wait(struct rx_queue *queue, uint64_t target, int timeout_ms)
-{
-	int r = waiter_wait(&queue->waiter, target, timeout_ms);
-
-	return r == WAIT_TIME ? waiter_arm(&queue->waiter, queue->next + 1) : r;
-}
-
-int rx_wait_prepare(struct rx_queue *queue, uint64_t target)
-{
-	int r = waiter_look(&queue->waiter, target);
-
-	return r == WAIT_TIME ? waiter_arm(&queue->waiter, target) : r;
-}

@@ -52,6 +52,7 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 {
 	uint32_t most = u32_min(max, tx->info.n_slots - tx_slot_of(tx, tx->submitted));
 	uint32_t least = u32_min(min ? min : 1, most);
+	uint64_t target;
 	uint32_t n_free;
 	int r;
 
@@ -70,7 +71,8 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 	waiter_disarm(&tx->waiter);
 	n_free = tx_n_free(tx);
 	if (n_free < least) {
-		r = tx_wait(tx, tx->submitted + least - tx->info.n_slots, timeout_ms);
+		target = tx->submitted + least - tx->info.n_slots;
+		r = waiter_wait(&tx->waiter, target, timeout_ms, target);
 		if (r < 0)
 			return r;
 		n_free = tx_n_free(tx);
@@ -96,7 +98,7 @@ int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 	tx->n_reserved -= n;
 	tx->submitted += n;
 	sender_store_submitted(tx->page, tx->submitted);
-	/* The counter is full only if this process filled it; and tx_wait() finds out that the daemon has ended. */
+	/* The counter is full only if this process filled it; and a wait finds out that the daemon has ended. */
 	if (sender_load_need_kick(tx->state))
 		(void)eventfd_write(tx->kick, 1);
 	return 0;
@@ -134,7 +136,7 @@ int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms)
 	if (r < 0)
 		return r;
 	waiter_disarm(&tx->waiter);
-	r = tx_wait(tx, tx->submitted, timeout_ms);
+	r = waiter_wait(&tx->waiter, tx->submitted, timeout_ms, tx->submitted);
 	if (r == WAIT_TIME)
 		return error_set(-ETIMEDOUT, "channel '%s': packets are not sent after %d ms", tx->info.channel,
 		                 timeout_ms);

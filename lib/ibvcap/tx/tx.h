@@ -43,13 +43,6 @@ uint64_t tx_wait_load_completed(struct ibvcap_tx *tx);
 /** 0; else why this handle can send no more: an error of ibvcap_tx_reserve(). */
 int tx_wait_check_connected(const struct ibvcap_tx *tx);
 
-/**
- * Wait until completed >= target, which is at most submitted. timeout_ms -1 = for ever, 0 = not at all (then the
- * descriptor of ibvcap_tx_fd() is armed, if it is in use). WAIT_REACHED; WAIT_TIME; -EINTR; errors of
- * tx_wait_check_connected().
- */
-int tx_wait(struct ibvcap_tx *tx, uint64_t target, int timeout_ms);
-
 /* ---- tx_open.c ------------------------------------------------------------------------------------- */
 
 /** Map and check the segments of protocol_opened_fd. Takes control and fds over, also on failure. -EPROTO, -ENOMEM. */

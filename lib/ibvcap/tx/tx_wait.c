@@ -58,13 +58,6 @@ static int tx_wait_look(struct waiter *waiter, uint64_t target)
 
 const struct waiter_ops tx_waiter_ops = {.load = tx_wait_load, .look = tx_wait_look};
 
-int tx_wait(struct ibvcap_tx *tx, uint64_t target, int timeout_ms)
-{
-	int r = waiter_wait(&tx->waiter, target, timeout_ms);
-
-	return r == WAIT_TIME ? waiter_arm(&tx->waiter, target) : r;
-}
-
 int ibvcap_tx_fd(struct ibvcap_tx *tx)
 {
 	int r = owner_check(tx->owner, tx->info.channel);
