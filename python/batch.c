@@ -44,6 +44,7 @@ static struct batch *batch_allocate(const struct ibvcap_rx_batch *rows, uint64_t
 
 	if (!batch)
 		return NULL;
+	batch->owner.name = "batch";
 	batch->owner.give_back = batch_give_back;
 	batch->owner.last_buffer_gone = batch_last_view_gone;
 	batch->rows = *rows;
@@ -76,11 +77,6 @@ void batch_return_softly(struct batch *batch)
 	batch->is_soft = true;
 	if (batch->owner.n_buffers == 0)
 		batch_give_back(&batch->owner);
-}
-
-static PyObject *batch_release(PyObject *object, PyObject *unused)
-{
-	return view_owner_give_back(object, "batch");
 }
 
 static PyObject *batch_payload(PyObject *object, void *closure)
@@ -170,7 +166,7 @@ static PyMemberDef batch_members[] = {
 };
 
 static PyMethodDef batch_methods[] = {
-	{"release", batch_release, METH_NOARGS,
+	{"release", view_owner_give_back, METH_NOARGS,
          "release($self)\n--\n\nReturn the packets' memory to the daemon. BufferError: a view of it is alive."},
 	{"__array__", KEYWORDS(raise_no_buffer), NULL},
 	{NULL, NULL, 0, NULL},

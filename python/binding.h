@@ -91,6 +91,7 @@ int answer_timeout_of(PyObject *seconds, void *to);
 /* The owner of memory that views show. It counts the buffers of it that Python holds. */
 struct view_owner {
 	PyObject base;
+	const char *name; /* for messages: "batch", "array" */
 	Py_ssize_t n_buffers;
 	bool is_gone;                                       /* the memory is not the owner's any more */
 	void (*give_back)(struct view_owner *owner);        /* give the memory back; no effect a second time */
@@ -120,14 +121,15 @@ PyObject *view_new_of_records(struct view_owner *owner, const void *records, Py_
 /** A view of n records in new memory, to which *records is set. */
 PyObject *view_new_of_memory(void **records, Py_ssize_t n, const char *format, size_t record_bytes);
 void view_owner_release(struct view_owner *owner);
-/** The method release(), which gives the memory back. BufferError if there are views; what: "batch". */
-PyObject *view_owner_give_back(PyObject *object, const char *what);
+/** The method release(), which gives the memory back. BufferError if there are views. */
+PyObject *view_owner_give_back(PyObject *object, PyObject *unused);
 /** The tp_dealloc of an owner that gives its memory back. Its views have gone: each keeps the owner. */
 void view_owner_dealloc(PyObject *object);
 /** For a getbuffer of an object that exports a view, or NULL. Takes the reference to the view. */
 int view_export(PyObject *view, Py_buffer *buffer, int flags);
 /** The method __array__ of all that exports a buffer. */
 PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *keywords);
+extern PyMethodDef view_methods[]; /* this one alone */
 
 #define META_FORMAT "T{<Q:timestamp_ns:<H:length:<H:flags:B:header_length:B:flow:<H:wire_length:}"
 
@@ -181,8 +183,6 @@ void receiver_take_back(struct receiver *receiver, struct batch *batch);
 /** Take the lock of an open receiver. False: it is closed, an exception is set, and the lock is not held. */
 bool receiver_begin(struct receiver *receiver);
 void receiver_unlock(struct receiver *receiver);
-/** With the lock: do the work that other threads left. rx may be NULL after it. */
-void receiver_settle(struct receiver *receiver);
 /** With the lock. */
 void receiver_release_rows(struct receiver *receiver, const struct ibvcap_rx_batch *rows);
 

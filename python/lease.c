@@ -37,8 +37,8 @@ void receiver_release_rows(struct receiver *receiver, const struct ibvcap_rx_bat
 	receiver->n_batches--;
 }
 
-/* With the handle's lock: do the work that other threads left. */
-void receiver_settle(struct receiver *receiver)
+/* With the handle's lock: do the work that other threads left. rx may be NULL after it. */
+static void receiver_settle(struct receiver *receiver)
 {
 	while (receiver->returned) {
 		struct batch *batch = receiver->returned;

@@ -5,8 +5,9 @@
  */
 #include "python/place.h"
 
+#include "lib/base/time.h"
+
 #include <string.h>
-#include <time.h>
 
 PyTypeObject *placer_type;
 
@@ -207,11 +208,8 @@ static PyObject *placer_expire(PyObject *object, PyObject *arguments)
 {
 	struct placer *placer = placer_of(object);
 	PyObject *given = Py_None;
-	struct timespec now;
-	uint64_t now_ns;
+	uint64_t now_ns = time_utc_ns();
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	if (!PyArg_ParseTuple(arguments, "|O:expire", &given) || (given != Py_None && !u64_of(given, &now_ns)) ||
 	    !placer_begin(placer))
 		return NULL;

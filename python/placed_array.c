@@ -62,16 +62,12 @@ PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_arra
 		ibvcap_place_release(placer->placer, of);
 		return NULL;
 	}
+	array->owner.name = "array";
 	array->owner.give_back = placed_array_give_back;
 	array->placer = placer;
 	placer->n_references++;
 	array->array = *of;
 	return &array->owner.base;
-}
-
-static PyObject *placed_array_release(PyObject *object, PyObject *unused)
-{
-	return view_owner_give_back(object, "array");
 }
 
 /* A view with an item for each number of each source; the item is a row of bytes if n_bytes is not 1. */
@@ -163,7 +159,7 @@ static PyMemberDef placed_array_members[] = {
 };
 
 static PyMethodDef placed_array_methods[] = {
-	{"release", placed_array_release, METH_NOARGS,
+	{"release", view_owner_give_back, METH_NOARGS,
          "release($self, /)\n--\n\nReturn the memory to the placer. BufferError: a view of it is alive."},
 	{"__array__", KEYWORDS(raise_no_buffer), NULL},
 	{NULL, NULL, 0, NULL},

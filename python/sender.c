@@ -375,15 +375,10 @@ static PyMemberDef slots_members[] = {
 	{NULL, 0, 0, 0, NULL},
 };
 
-static PyMethodDef slots_methods[] = {
-	{"__array__", KEYWORDS(raise_no_buffer), NULL},
-	{NULL, NULL, 0, NULL},
-};
-
 static PyType_Slot slots_slots[] = {
 	{Py_tp_doc, "Reserved rows of a sender: numpy.asarray(slots) is writable uint8 of shape (n, stride)."},
 	{Py_tp_dealloc, slots_dealloc},
-	{Py_tp_methods, slots_methods},
+	{Py_tp_methods, view_methods},
 	{Py_tp_getset, slots_getters},
 	{Py_tp_members, slots_members},
 	{Py_sq_length, slots_length},

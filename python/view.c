@@ -42,14 +42,14 @@ static bool asks_for_rows_without_gaps(int flags)
 	       asks_for(flags, PyBUF_ANY_CONTIGUOUS);
 }
 
-PyObject *view_owner_give_back(PyObject *object, const char *what)
+PyObject *view_owner_give_back(PyObject *object, PyObject *unused)
 {
 	struct view_owner *owner = (struct view_owner *)object;
 
 	if (owner->n_buffers)
 		return PyErr_Format(PyExc_BufferError,
 		                    "%zd views of this %s are alive: delete them, or copy what they show",
-		                    owner->n_buffers, what);
+		                    owner->n_buffers, owner->name);
 	owner->give_back(owner);
 	Py_RETURN_NONE;
 }
@@ -203,7 +203,7 @@ PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *key
 	return PyMemoryView_FromObject(exporter);
 }
 
-static PyMethodDef view_methods[] = {
+PyMethodDef view_methods[] = {
 	{"__array__", KEYWORDS(raise_no_buffer), NULL},
 	{NULL, NULL, 0, NULL},
 };

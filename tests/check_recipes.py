@@ -35,7 +35,7 @@ DROP = {
 }
 PRODUCERS = [name for name in (*FIELD, *DROP) if name.startswith("daemon/")]
 PROGRAM = ["tests/support/recipe.c", "daemon/control/reply.c", "tools/groups/joined_groups.c",
-           "lib/json/text_to_json.c", "lib/view/view.c",
+           "lib/base/files.c", "lib/json/text_to_json.c", "lib/view/view.c",
            *(f"lib/status/{name}.c" for name in ("status", "fields", "counters")),
            "lib/ibvcap/protocol.c",
            *(f"lib/ibvcap/client/{name}.c" for name in ("status", "client", "client_explain", "error", "sized_struct")),

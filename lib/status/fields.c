@@ -13,8 +13,14 @@
 	}
 #define FIELD(member, ...) NAMED(#member, member, __VA_ARGS__)
 #define HIDDEN(member)     NAMED(#member, member, U32, LABEL, NULL, "", .is_hidden = true)
-#define COUNTERS(rows)     .counters = (rows), .n_counters = sizeof(rows) / sizeof((rows)[0])
-#define COUNTERS_AT(type)  .counters_at = offsetof(struct type, counters), .bytes = sizeof(struct type)
+
+/* The members of a struct status_part. */
+#define ROWS_OF(part, key)                                                      \
+	.name = "ibvcap_status_" #part, .list = (key), .fields = part##_fields, \
+	.bytes = sizeof(struct ibvcap_status_##part)
+#define COUNTERS_OF(part, rows)                                             \
+	.counters = (rows), .n_counters = sizeof(rows) / sizeof((rows)[0]), \
+	.counters_at = offsetof(struct ibvcap_status_##part, counters)
 
 #define PART ibvcap_status_daemon
 static const struct status_field daemon_fields[] = {
@@ -161,37 +167,11 @@ static const struct status_field interface_fields[] = {
 #undef PART
 
 const struct status_part status_parts[STATUS_N_PARTS] = {
-	[STATUS_DAEMON] = {.name = "ibvcap_status_daemon",
-                           .list = "daemon",
-                           .fields = daemon_fields,
-                           .bytes = sizeof(struct ibvcap_status_daemon)},
-	[STATUS_STREAM] = {.name = "ibvcap_status_stream",
-                           .list = "streams",
-                           .fields = stream_fields,
-                           COUNTERS(stream_counters),
-                           COUNTERS_AT(ibvcap_status_stream)},
-	[STATUS_FLOW] = {.name = "ibvcap_status_flow",
-                         .list = "flows",
-                         .fields = flow_fields,
-                         .bytes = sizeof(struct ibvcap_status_flow)},
-	[STATUS_CONSUMER] = {.name = "ibvcap_status_consumer",
-                             .list = "consumers",
-                             .fields = consumer_fields,
-                             COUNTERS(consumer_counters),
-                             COUNTERS_AT(ibvcap_status_consumer)},
-	[STATUS_CHANNEL] = {.name = "ibvcap_status_channel",
-                            .list = "channels",
-                            .fields = channel_fields,
-                            COUNTERS(channel_counters),
-                            COUNTERS_AT(ibvcap_status_channel)},
-	[STATUS_SENDER] = {.name = "ibvcap_status_sender",
-                           .list = "senders",
-                           .fields = sender_fields,
-                           COUNTERS(channel_counters),
-                           COUNTERS_AT(ibvcap_status_sender)},
-	[STATUS_INTERFACE] = {.name = "ibvcap_status_interface",
-                              .list = "interfaces",
-                              .fields = interface_fields,
-                              COUNTERS(interface_counters),
-                              COUNTERS_AT(ibvcap_status_interface)},
+	[STATUS_DAEMON] = {ROWS_OF(daemon, "daemon")},
+	[STATUS_STREAM] = {ROWS_OF(stream, "streams"), COUNTERS_OF(stream, stream_counters)},
+	[STATUS_FLOW] = {ROWS_OF(flow, "flows")},
+	[STATUS_CONSUMER] = {ROWS_OF(consumer, "consumers"), COUNTERS_OF(consumer, consumer_counters)},
+	[STATUS_CHANNEL] = {ROWS_OF(channel, "channels"), COUNTERS_OF(channel, channel_counters)},
+	[STATUS_SENDER] = {ROWS_OF(sender, "senders"), COUNTERS_OF(sender, channel_counters)},
+	[STATUS_INTERFACE] = {ROWS_OF(interface, "interfaces"), COUNTERS_OF(interface, interface_counters)},
 };

@@ -113,12 +113,10 @@ static json_t *source_to_json(const struct ibvcap_tracker_source *source)
 	put_source_address(source->address, from, sizeof(from));
 	put_source_address(source->destination, to, sizeof(to));
 	put_source_field(source, field);
-	json_object_set_new(object, "address", json_string(from));
-	json_object_set_new(object, "port", json_integer(source->port));
-	json_object_set_new(object, "destination", json_string(to));
-	json_object_set_new(object, "destination_port", json_integer(source->destination_port));
-	json_object_set_new(object, "field", json_string(field));
-	json_object_set_new(object, "packets", json_integer((json_int_t)source->packets));
+	json_object_update_new(object,
+	                       json_pack("{s:s, s:i, s:s, s:i, s:s, s:I}", "address", from, "port", source->port,
+	                                 "destination", to, "destination_port", source->destination_port, "field",
+	                                 field, "packets", (json_int_t)source->packets));
 	return object;
 }
 
@@ -130,11 +128,10 @@ json_t *tracker_to_json(const struct ibvcap_tracker *tracker)
 
 	ibvcap_tracker_counts(tracker, &counts);
 	object = numbers_to_json(&counts.numbers);
-	json_object_set_new(object, "packets", json_integer((json_int_t)counts.packets));
-	json_object_set_new(object, "unread", json_integer((json_int_t)counts.unread));
-	json_object_set_new(object, "untracked", json_integer((json_int_t)counts.untracked));
 	for (uint32_t i = 0; ibvcap_tracker_source(tracker, i, &source) > 0; i++)
 		json_array_append_new(sources, source_to_json(&source));
-	json_object_set_new(object, "sources", sources);
+	json_object_update_new(object, json_pack("{s:I, s:I, s:I, s:o}", "packets", (json_int_t)counts.packets,
+	                                         "unread", (json_int_t)counts.unread, "untracked",
+	                                         (json_int_t)counts.untracked, "sources", sources));
 	return object;
 }

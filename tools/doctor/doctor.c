@@ -8,8 +8,6 @@
 #include "tools/doctor/read.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sysexits.h>
 
 #define DEFAULT_CONFIG "/etc/ibvcapd.conf"
@@ -55,22 +53,10 @@ static int run_doctor(const struct doctor_options *options, struct doctor_facts 
 
 int main(int argc, char **argv)
 {
+	static struct findings findings;
+	static struct doctor_facts facts;
 	struct doctor_options options = {.config = DEFAULT_CONFIG};
 	int code = options_parse(&table, argc, argv, &options);
-	struct findings *findings;
-	struct doctor_facts *facts;
 
-	if (code >= 0)
-		return code;
-	findings = calloc(1, sizeof(*findings));
-	facts = calloc(1, sizeof(*facts));
-	if (findings && facts) {
-		code = run_doctor(&options, facts, findings);
-	} else {
-		fputs("ibvcap doctor: out of memory\n", stderr);
-		code = EX_OSERR;
-	}
-	free(findings);
-	free(facts);
-	return code;
+	return code >= 0 ? code : run_doctor(&options, &facts, &findings);
 }

@@ -65,13 +65,12 @@ static bool is_place_of(const char *socket_path, uid_t uid)
  */
 static bool is_daemon(const struct doctor_socket *control)
 {
-	char path[PATH_MAX], name[DOCTOR_NAME_BYTES];
+	char name[DOCTOR_NAME_BYTES];
 
 	if (control->pid <= 0 ||
 	    (control->uid > SYSTEM_UID_MAX && control->uid != geteuid() && !is_place_of(control->path, control->uid)))
 		return false;
-	files_join(path, "/proc/%d/comm", (int)control->pid);
-	files_read_line(name, sizeof(name), "%s", path);
+	files_read_line(name, sizeof(name), "/proc/%d/comm", (int)control->pid);
 	return strcmp(name, "systemd") != 0;
 }
 

@@ -4,18 +4,14 @@
 
 #include "tools/common/report.h"
 
-static void put_count(json_t *object, const char *name, uint64_t n)
-{
-	json_object_set_new(object, name, json_integer((json_int_t)n));
-}
-
 static json_t *by_error(const uint64_t by[KAFKA_N_ERRORS])
 {
 	json_t *errors = json_object();
 
 	for (int i = 0; i < (int)KAFKA_N_ERRORS; i++)
 		if (by[i])
-			put_count(errors, rd_kafka_err2name(i + RD_KAFKA_RESP_ERR__BEGIN), by[i]);
+			json_object_set_new(errors, rd_kafka_err2name(i + RD_KAFKA_RESP_ERR__BEGIN),
+			                    json_integer((json_int_t)by[i]));
 	return errors;
 }
 
@@ -23,40 +19,25 @@ static json_t *by_error(const uint64_t by[KAFKA_N_ERRORS])
 static json_t *left_out_to_json(uint64_t unread, const struct blocks *blocks, const struct arrays *arrays)
 {
 	struct ibvcap_place_side side = IBVCAP_INIT(struct ibvcap_place_side);
-	json_t *left_out = json_object();
 
-	if (!arrays->placer) {
-		put_count(left_out, "errored", blocks->errored);
-		put_count(left_out, "unread", unread);
-		return left_out;
-	}
+	if (!arrays->placer)
+		return json_pack("{s:I, s:I}", "errored", (json_int_t)blocks->errored, "unread", (json_int_t)unread);
 	ibvcap_place_side(arrays->placer, 0, &side);
-	put_count(left_out, "unread", side.unread + unread);
-	put_count(left_out, "unlisted", side.unlisted);
-	put_count(left_out, "empty", side.empty);
-	put_count(left_out, "duplicate", side.duplicate);
-	put_count(left_out, "late", side.late);
-	put_count(left_out, "far", side.far);
-	put_count(left_out, "outside", side.outside);
-	return left_out;
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "unread", (json_int_t)(side.unread + unread),
+	                 "unlisted", (json_int_t)side.unlisted, "empty", (json_int_t)side.empty, "duplicate",
+	                 (json_int_t)side.duplicate, "late", (json_int_t)side.late, "far", (json_int_t)side.far,
+	                 "outside", (json_int_t)side.outside);
 }
 
 void produce_print_sum(const struct ibvcap_rx_counts *counts, uint64_t no_buffer, const struct kafka_sum *kafka,
                        const struct blocks *blocks, const struct arrays *arrays)
 {
-	json_t *sum = json_object();
-
-	put_count(sum, "schema_version", 1);
-	put_count(sum, "published", counts->published);
-	put_count(sum, "taken", counts->delivered);
-	put_count(sum, "skipped", counts->skipped);
-	put_count(sum, "lag", counts->lag);
-	put_count(sum, "unknown_gaps", counts->epochs);
-	put_count(sum, "no_buffer", no_buffer);
-	put_count(sum, "messages", kafka->messages);
-	put_count(sum, "delivered", kafka->delivered);
-	json_object_set_new(sum, "not_delivered", by_error(kafka->not_delivered));
-	json_object_set_new(sum, "unknown", by_error(kafka->unknown));
-	json_object_set_new(sum, "left_out", left_out_to_json(kafka->unread, blocks, arrays));
-	report_json(sum, JSON_INDENT(2));
+	report_json(json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "schema_version", 1,
+	                      "published", (json_int_t)counts->published, "taken", (json_int_t)counts->delivered,
+	                      "skipped", (json_int_t)counts->skipped, "lag", (json_int_t)counts->lag, "unknown_gaps",
+	                      (json_int_t)counts->epochs, "no_buffer", (json_int_t)no_buffer, "messages",
+	                      (json_int_t)kafka->messages, "delivered", (json_int_t)kafka->delivered, "not_delivered",
+	                      by_error(kafka->not_delivered), "unknown", by_error(kafka->unknown), "left_out",
+	                      left_out_to_json(kafka->unread, blocks, arrays)),
+	            JSON_INDENT(2));
 }

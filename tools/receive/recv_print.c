@@ -235,12 +235,11 @@ static json_t *recv_sequence_to_json(const struct recv_summary *summary)
 	json_t *object = tracker_to_json(summary->tracker);
 
 	ibvcap_tracker_counts(summary->tracker, &counts);
-	json_object_set_new(object, "lost_before_card", json_integer((json_int_t)counts.lost_before_card));
-	json_object_set_new(object, "lost_in_card", json_integer((json_int_t)counts.lost_in_card));
-	json_object_set_new(object, "lost_after_card", json_integer((json_int_t)counts.lost_after_card));
-	json_object_set_new(object, "lost_unread", json_integer((json_int_t)counts.lost_unread));
-	json_object_set_new(object, "complete",
-	                    json_boolean(verdict_result(&summary->verdict) == IBVCAP_VERDICT_COMPLETE));
+	json_object_update_new(
+		object, json_pack("{s:I, s:I, s:I, s:I, s:b}", "lost_before_card", (json_int_t)counts.lost_before_card,
+	                          "lost_in_card", (json_int_t)counts.lost_in_card, "lost_after_card",
+	                          (json_int_t)counts.lost_after_card, "lost_unread", (json_int_t)counts.lost_unread,
+	                          "complete", verdict_result(&summary->verdict) == IBVCAP_VERDICT_COMPLETE));
 	return object;
 }
 
@@ -282,17 +281,15 @@ static void print_recv_json(const struct recv_summary *summary)
 {
 	const struct recv_totals *totals = summary->totals;
 	const struct ibvcap_rx_counts *counts = &summary->counts;
-	json_t *all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "schema_version",
-	                        SCHEMA_VERSION, "stream", summary->options->stream, "seconds", summary->seconds,
-	                        "packets", (json_int_t)totals->packets, "bytes", (json_int_t)totals->bytes, "gaps",
-	                        (json_int_t)totals->gaps, "published", (json_int_t)counts->published, "delivered",
-	                        (json_int_t)counts->delivered, "skipped", (json_int_t)counts->skipped, "lag",
-	                        (json_int_t)counts->lag, "unknown_gaps", (json_int_t)counts->epochs, "flags",
-	                        flagged_to_json(totals));
+	json_t *all = json_pack(
+		"{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:I, s:I}", "schema_version",
+		SCHEMA_VERSION, "stream", summary->options->stream, "seconds", summary->seconds, "packets",
+		(json_int_t)totals->packets, "bytes", (json_int_t)totals->bytes, "gaps", (json_int_t)totals->gaps,
+		"published", (json_int_t)counts->published, "delivered", (json_int_t)counts->delivered, "skipped",
+		(json_int_t)counts->skipped, "lag", (json_int_t)counts->lag, "unknown_gaps", (json_int_t)counts->epochs,
+		"flags", flagged_to_json(totals), "queues", (int)summary->info.n_attached, "abandoned",
+		(json_int_t)counts->abandoned, "failures", (json_int_t)counts->failures);
 
-	json_object_set_new(all, "queues", json_integer(summary->info.n_attached));
-	json_object_set_new(all, "abandoned", json_integer((json_int_t)counts->abandoned));
-	json_object_set_new(all, "failures", json_integer((json_int_t)counts->failures));
 	if (summary->pattern->numbers)
 		json_object_set_new(all, "pattern", recv_pattern_to_json(summary->pattern));
 	if (summary->latency)

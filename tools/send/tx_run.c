@@ -280,26 +280,22 @@ void tx_run_print(const struct tx_run *run)
 json_t *tx_run_to_json(const struct tx_run *run)
 {
 	struct ibvcap_tx_counts counts = IBVCAP_INIT(struct ibvcap_tx_counts);
-	json_t *all, *not_sent = json_object();
+	json_t *not_sent = json_object();
 	double drift_ns;
 
 	ibvcap_tx_counts(run->tx, &counts);
-	all = json_pack("{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema_version", 1, "channel",
-	                run->options.channel, "seconds", run_seconds(run), "submitted", (json_int_t)counts.submitted,
-	                "completed", (json_int_t)counts.completed, "errored", (json_int_t)counts.errored, "flushed",
-	                (json_int_t)counts.flushed, "late_dropped", (json_int_t)counts.late_dropped, "pending",
-	                (json_int_t)counts.pending, "completed_bytes", (json_int_t)counts.completed_bytes, "wire_bytes",
-	                (json_int_t)counts.wire_bytes);
-	json_object_set_new(all, "start_ns", json_integer((json_int_t)run->start_utc_ns));
-	json_object_set_new(all, "late", json_integer((json_int_t)counts.late));
-	json_object_set_new(all, "late_after_ns", json_integer((json_int_t)run->info.late_after_ns));
-	json_object_set_new(all, "timed", json_integer((json_int_t)counts.timed));
-	json_object_set_new(all, "timed_lateness_ns", json_integer((json_int_t)counts.timed_lateness_ns));
-	json_object_set_new(all, "timed_lateness_max_ns", json_integer((json_int_t)counts.timed_lateness_max_ns));
-	json_object_set_new(all, "drift_ns",
-	                    timing_drift_of(&run->drift, &drift_ns) ? json_real(drift_ns) : json_null());
 	for (unsigned k = 0; k < TX_RUN_REASONS; k++)
 		json_object_set_new(not_sent, reasons[k].key, json_integer((json_int_t)run->reasons[k]));
-	json_object_set_new(all, "not_sent", not_sent);
-	return all;
+	return json_pack(
+		"{s:i, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+		"schema_version", 1, "channel", run->options.channel, "seconds", run_seconds(run), "submitted",
+		(json_int_t)counts.submitted, "completed", (json_int_t)counts.completed, "errored",
+		(json_int_t)counts.errored, "flushed", (json_int_t)counts.flushed, "late_dropped",
+		(json_int_t)counts.late_dropped, "pending", (json_int_t)counts.pending, "completed_bytes",
+		(json_int_t)counts.completed_bytes, "wire_bytes", (json_int_t)counts.wire_bytes, "start_ns",
+		(json_int_t)run->start_utc_ns, "late", (json_int_t)counts.late, "late_after_ns",
+		(json_int_t)run->info.late_after_ns, "timed", (json_int_t)counts.timed, "timed_lateness_ns",
+		(json_int_t)counts.timed_lateness_ns, "timed_lateness_max_ns", (json_int_t)counts.timed_lateness_max_ns,
+		"drift_ns", timing_drift_of(&run->drift, &drift_ns) ? json_real(drift_ns) : json_null(), "not_sent",
+		not_sent);
 }

@@ -2,6 +2,7 @@
 /* Compares the flows of a status with the groups that the kernel has joined, and prints them. */
 #include "tools/status/status_view.h"
 
+#include "lib/base/files.h"
 #include "tools/groups/joined_groups.h"
 
 #include <arpa/inet.h>
@@ -54,17 +55,9 @@ static void note_joined_group(const struct joined_group *group, void *context)
 /* The status has the PID that the daemon sees. Elsewhere it may be that of another process. */
 static bool is_daemon_here(pid_t pid)
 {
-	char path[32], name[16] = "";
-	FILE *file;
+	char name[16];
 
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	if (!fgets(name, sizeof(name), file))
-		name[0] = '\0';
-	fclose(file);
-	return strcmp(name, "ibvcapd\n") == 0;
+	return files_read_line(name, sizeof(name), "/proc/%d/comm", (int)pid) && strcmp(name, "ibvcapd") == 0;
 }
 
 void flow_view_find_groups(struct status_view *view)

@@ -89,18 +89,7 @@ void top_screen_put(void *context, enum top_style style, const char *text)
 		screen->content[screen->n_lines++] = (struct line){style, copy};
 }
 
-static attr_t style_attribute(enum top_style style)
-{
-	switch (style) {
-	case TOP_HEADING:
-		return A_REVERSE;
-	case TOP_TROUBLE:
-		return A_BOLD;
-	case TOP_PLAIN:
-		break;
-	}
-	return A_NORMAL;
-}
+static const attr_t attributes[] = {[TOP_PLAIN] = A_NORMAL, [TOP_HEADING] = A_REVERSE, [TOP_TROUBLE] = A_BOLD};
 
 /* Lines are cut off at the edges of the terminal. Its last row shows the keys. */
 void top_screen_show(struct top_screen *screen)
@@ -114,7 +103,7 @@ void top_screen_show(struct top_screen *screen)
 	for (int i = 0; i < height && screen->first + i < screen->n_lines; i++) {
 		const struct line *line = &screen->content[screen->first + i];
 
-		attrset(style_attribute(line->style));
+		attrset(attributes[line->style]);
 		mvaddnstr(i, 0, line->text, width);
 	}
 	attrset(A_NORMAL);

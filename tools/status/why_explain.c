@@ -48,30 +48,29 @@ static bool has_kernel_backend(const struct why_facts *facts)
 
 static void explain_port(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = {
-		.place = "port", .term = "port_discards", .cause = "the port dropped nothing before steering"};
+	static const char term[] = "port_discards";
+	uint64_t n = facts->interface ? counters_value(COUNTERS_OF(facts->interface), term) : 0;
 
 	if (!facts->interface)
 		return;
-	line.value = counters_value(COUNTERS_OF(facts->interface), line.term);
-	if (has_kernel_backend(facts)) {
-		line.level = WHY_NOTE;
-		line.cause = "sockets do not show how many packets the interface dropped before them";
-		line.remedy = "'ip -s -s link' and 'ethtool -S' of the interface show its own counters; by the "
-			      "packets' own numbers 'ibvcap check' finds all losses (sequence in ibvcapd.conf(5))";
-	} else if (!counters_have(COUNTERS_OF(facts->interface), line.term)) {
-		line.level = WHY_NOTE;
-		line.cause = "the port does not show how many packets it dropped before the flow rules; virtual "
-			     "functions have no such counter";
-		line.remedy = "ethtool -S of the physical port, on the host, shows rx_discards_phy";
-	} else if (line.value) {
-		line.level = WHY_LOSS;
-		line.cause = "the port dropped packets before it knew the stream, so this counts all streams of the "
-			     "port: the card could not write packets to memory as fast as they came";
-		line.remedy = "check for a slow PCIe link (lspci -vv: LnkSta), memory on another NUMA node, and other "
-			      "traffic on the port; ethtool -S shows the driver's own counters";
-	}
-	why_add_line(report, &line);
+	if (has_kernel_backend(facts))
+		add_stream_line(report, WHY_NOTE, "port", term, n,
+		                "sockets do not show how many packets the interface dropped before them",
+		                "'ip -s -s link' and 'ethtool -S' of the interface show its own counters; by the "
+		                "packets' own numbers 'ibvcap check' finds all losses (sequence in ibvcapd.conf(5))");
+	else if (!counters_have(COUNTERS_OF(facts->interface), term))
+		add_stream_line(report, WHY_NOTE, "port", term, n,
+		                "the port does not show how many packets it dropped before the flow rules; virtual "
+		                "functions have no such counter",
+		                "ethtool -S of the physical port, on the host, shows rx_discards_phy");
+	else if (n)
+		add_stream_line(report, WHY_LOSS, "port", term, n,
+		                "the port dropped packets before it knew the stream, so this counts all streams of "
+		                "the port: the card could not write packets to memory as fast as they came",
+		                "check for a slow PCIe link (lspci -vv: LnkSta), memory on another NUMA node, and "
+		                "other traffic on the port; ethtool -S shows the driver's own counters");
+	else
+		add_stream_line(report, WHY_OK, "port", term, n, "the port dropped nothing before steering", NULL);
 }
 
 /* The sum of losses does not need this counter, so it has a line only if it is missing. Sockets have none. */
@@ -108,23 +107,26 @@ static void explain_gone_interface(const struct why_facts *facts, struct why_rep
 
 static void explain_matched(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = {.place = "stream", .term = "matched", .value = stream_counter(facts, "matched")};
+	static const char term[] = "matched";
+	uint64_t n = stream_counter(facts, term);
 
-	line.cause = "packets that the flow rules selected, before any was dropped";
-	if (line.value == 0) {
-		line.level = WHY_NOTE;
-		line.cause = "no packet has matched a flow of this stream yet: none is sent, none arrives here, or the "
-			     "flows select other packets";
-		line.remedy = "compare the flows in the configuration (destination, port, source, vlan) with what the "
-			      "sender sends; a multicast group needs join = true, and an IGMP querier in the network";
-	}
-	if (line.value == 0 && facts->lacks_group) {
-		line.cause = "no packet has matched a flow of this stream yet, and the kernel has not joined each of "
-			     "its groups: a switch sends the packets of a group only to ports that have joined it";
-		line.remedy = "set join = true in the stream's configuration; if it is, reload (systemctl reload "
-			      "ibvcapd) and read the daemon's log";
-	}
-	why_add_line(report, &line);
+	if (n)
+		add_stream_line(report, WHY_OK, "stream", term, n,
+		                "packets that the flow rules selected, before any was dropped", NULL);
+	else if (facts->lacks_group)
+		add_stream_line(report, WHY_NOTE, "stream", term, n,
+		                "no packet has matched a flow of this stream yet, and the kernel has not joined each "
+		                "of its groups: a switch sends the packets of a group only to ports that have joined "
+		                "it",
+		                "set join = true in the stream's configuration; if it is, reload (systemctl reload "
+		                "ibvcapd) and read the daemon's log");
+	else
+		add_stream_line(report, WHY_NOTE, "stream", term, n,
+		                "no packet has matched a flow of this stream yet: none is sent, none arrives here, or "
+		                "the flows select other packets",
+		                "compare the flows in the configuration (destination, port, source, vlan) with what "
+		                "the sender sends; a multicast group needs join = true, and an IGMP querier in the "
+		                "network");
 }
 
 /* ---- from matched to published ------------------------------------------------------------------- */

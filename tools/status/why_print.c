@@ -85,9 +85,9 @@ static void print_explained(const struct status_view *view, const struct why_fac
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-/* Explain the stream, or the two of that name, of which one ends. Returns their number. */
-static int explain_streams(const struct status_view *view, const char *stream, bool as_json, struct why_report *report)
+int why_print(const struct status_view *view, const char *stream, bool as_json)
 {
+	static struct why_report report;
 	struct why_stream one;
 	json_t *queues = json_array();
 	struct why_look *look;
@@ -97,14 +97,14 @@ static int explain_streams(const struct status_view *view, const char *stream, b
 		if (strcmp(view->streams[i].name, stream) != 0 || view->streams[i].queue != 0)
 			continue;
 		why_stream_init(&one, view, &view->streams[i]);
-		why_explain(&one.facts, report);
+		why_explain(&one.facts, &report);
 		look = counters_value(COUNTERS_OF(&one.whole), "matched") == 0
 		               ? why_look_new(view, &one.whole, one.whole.interface)
 		               : NULL;
 		if (as_json)
-			json_array_append_new(queues, why_report_to_json(&one.facts, report, look));
+			json_array_append_new(queues, why_report_to_json(&one.facts, &report, look));
 		else
-			print_explained(view, &one.facts, report, look);
+			print_explained(view, &one.facts, &report, look);
 		free(look);
 		n_found++;
 	}
@@ -112,15 +112,6 @@ static int explain_streams(const struct status_view *view, const char *stream, b
 		report_json(json_pack("{s:i, s:O}", "schema_version", SCHEMA_VERSION, "queues", queues),
 		            JSON_INDENT(2));
 	json_decref(queues);
-	return n_found;
-}
-
-int why_print(const struct status_view *view, const char *stream, bool as_json)
-{
-	struct why_report *report = malloc(sizeof(*report));
-	int n_found = report ? explain_streams(view, stream, as_json, report) : 0;
-
-	free(report);
 	return n_found;
 }
 
