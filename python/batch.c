@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-PyTypeObject *batch_type;
-
 static struct batch *batch_of(PyObject *object)
 {
 	return (struct batch *)object;

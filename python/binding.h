@@ -4,7 +4,7 @@
  *
  * Threads: a handle of libibvcap is for one thread at a time. Each object that owns one has a lock for calls that may
  * wait; they wait without the interpreter's lock. Whatever else touches such an object holds the interpreter's lock.
- * Declares batch.c, errors.c, lease.c, receiver.c, view.c.
+ * Declares batch.c, errors.c, lease.c, placed_array.c, receiver.c, view.c.
  */
 #ifndef IBVCAP_PYTHON_BINDING_H
 #define IBVCAP_PYTHON_BINDING_H
@@ -15,6 +15,7 @@
 #include <structmember.h>
 
 #include <ibvcap/ibvcap.h>
+#include <ibvcap/place.h>
 #include <stddef.h>
 
 /* Members of a PyMethodDef for a method that takes keywords. */
@@ -203,6 +204,33 @@ PyObject *members_to_dict(const struct member *members, const void *object);
 
 /** Append to the list, which is cleared if that fails or value is NULL. Takes the reference to value. */
 void list_append(PyObject **list, PyObject *value);
+
+/* ---- a placer and its arrays ------------------------------------------------------------------------ */
+
+/* An array that was given up while its placer was busy. */
+struct returned {
+	struct ibvcap_place_array array;
+	struct returned *next;
+};
+
+/* It is no object of Python, as a receiver is none: so a Placer that keeps its arrays makes no cycle of references. */
+struct placer {
+	uint32_t n_references; /* of its Placer, and of its arrays */
+	struct ibvcap_placer *placer;
+	bool is_busy;              /* a thread places packets */
+	struct returned *returned; /* while it did */
+	struct batch *batch;       /* whose rows are not all placed yet: a reference, and a buffer of it */
+	uint32_t row;
+	uint32_t side;
+};
+
+/** Without a reference there is no Placer and no array. */
+void placer_unref(struct placer *placer);
+
+/** An array of a closed one, whose memory it returns. NULL: it is returned, and an exception is set. */
+PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_array *of);
+
+/* ---- functions of the module ---------------------------------------------------------------------- */
 
 PyObject *status_to_text(PyObject *module, PyObject *arguments);
 /** The description of the stream's numbers, struct ibvcap_sequence; all 0: there is none. */

@@ -58,6 +58,9 @@ bool errors_init(void)
 	return errors;
 }
 
+PyTypeObject *view_type, *memory_type, *receiver_type, *batch_type, *sender_type, *slots_type, *tracker_type,
+	*recording_type, *placer_type, *placed_array_type;
+
 /* ---- shared by the types ------------------------------------------------------------------------- */
 
 int timeout_ms_of(PyObject *seconds)

@@ -3,13 +3,11 @@
  * A placer. Packets are copied without the interpreter's lock; an array that another thread gives up in
  * the meantime is returned after it.
  */
-#include "python/place.h"
+#include "python/binding.h"
 
 #include "lib/base/time.h"
 
 #include <string.h>
-
-PyTypeObject *placer_type;
 
 struct placer_object {
 	PyObject base;

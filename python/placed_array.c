@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A closed array of a placer, as arrays of Python that may be written to. */
-#include "python/place.h"
+#include "python/binding.h"
 
 #include <stddef.h>
-
-PyTypeObject *placed_array_type;
 
 struct placed_array {
 	struct view_owner owner;

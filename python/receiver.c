@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-PyTypeObject *receiver_type;
-
 struct receiver_object {
 	PyObject base;
 	struct receiver *receiver;
@@ -18,17 +16,6 @@ struct receiver *receiver_of(PyObject *object)
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
-
-static int text_option(char *to, size_t bytes, const char *from, const char *name)
-{
-	if (from && strlen(from) >= bytes) {
-		PyErr_Format(PyExc_ValueError, "%s is longer than %zu characters", name, bytes - 1);
-		return -1;
-	}
-	if (from)
-		memcpy(to, from, strlen(from) + 1);
-	return 0;
-}
 
 static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
@@ -47,8 +34,11 @@ static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject 
 	                                 &options.timeout_ms, &reattach))
 		return NULL;
 	reattach_ms = reattach ? timeout_ms_of(reattach) : 0;
-	if (reattach_ms == -2 || text_option(options.group, sizeof(options.group), group, "group") < 0)
+	if (reattach_ms == -2)
 		return NULL;
+	if (group && strlen(group) >= sizeof(options.group))
+		return PyErr_Format(PyExc_ValueError, "group is longer than %zu characters", sizeof(options.group) - 1);
+	strcpy(options.group, group ? group : "");
 	options.start = (enum ibvcap_start)start;
 	options.policy = (enum ibvcap_policy)policy;
 	if (reattach)
@@ -267,8 +257,6 @@ static PyMethodDef receiver_methods[] = {
          "None, may have something new."},
 	{"close", receiver_close, METH_NOARGS,
          "close($self)\n--\n\nTake no more packets. Batches with views stay valid until the last view goes."},
-	{"__enter__", object_enter, METH_NOARGS, NULL},
-	{"__exit__", receiver_close, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 

@@ -16,8 +16,6 @@
 #define BATCH_BYTES_MAX (16u << 20)
 #define ROW_ALIGNMENT   64 /* so a longer packet seldom ends a batch */
 
-PyTypeObject *recording_type;
-
 /* A packet of the file that is not in a batch yet. */
 struct pending {
 	bool is_set;
@@ -258,14 +256,16 @@ static bool recording_begin(const struct py_recording *recording)
 	return !recording->is_busy;
 }
 
-/* A new reference; NULL without an exception: the end of the file. */
-static PyObject *recording_take(struct py_recording *recording, uint32_t max)
+/* A new reference; None: the end of the file. */
+static PyObject *recording_take(PyObject *object, PyObject *argument)
 {
+	struct py_recording *recording = recording_of(object);
 	struct ibvcap_rx_batch rows;
 	uint64_t n_lost = 0;
+	uint32_t max;
 	bool is_read;
 
-	if (!recording_begin(recording))
+	if (!u32_of(argument, &max) || !recording_begin(recording))
 		return NULL;
 	if (!recording->is_open) {
 		PyErr_SetString(PyExc_ValueError, "the recording is closed");
@@ -280,28 +280,7 @@ static PyObject *recording_take(struct py_recording *recording, uint32_t max)
 		return PyErr_NoMemory();
 	if (rows.n)
 		return (PyObject *)batch_new_of_memory(&rows, n_lost);
-	return recording->end < 0 ? raise_of_file(-EBADMSG, recording->capture.error) : NULL;
-}
-
-static PyObject *recording_next_batch(PyObject *object)
-{
-	return recording_take(recording_of(object), UINT32_MAX);
-}
-
-static PyObject *recording_acquire(PyObject *object, PyObject *arguments, PyObject *keywords)
-{
-	static char *names[] = {"max", NULL};
-	uint32_t max = UINT32_MAX;
-	PyObject *batch;
-
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&:acquire", names, u32_of, &max))
-		return NULL;
-	if (max == 0) {
-		PyErr_SetString(PyExc_ValueError, "max is 1 or more");
-		return NULL;
-	}
-	batch = recording_take(recording_of(object), max);
-	return batch || PyErr_Occurred() ? batch : Py_NewRef(Py_None);
+	return recording->end < 0 ? raise_of_file(-EBADMSG, recording->capture.error) : Py_NewRef(Py_None);
 }
 
 /* ---- what is known ------------------------------------------------------------------------------- */
@@ -328,12 +307,8 @@ static PyObject *recording_close_now(PyObject *object, PyObject *unused)
 }
 
 static PyMethodDef recording_methods[] = {
-	{"acquire", KEYWORDS(recording_acquire),
-         "acquire($self, max=4294967295)\n--\n\n"
-         "The next packets, at most max, as a Batch; None at the end of the file."},
+	{"_take", recording_take, METH_O, NULL},
 	{"close", recording_close_now, METH_NOARGS, "close($self)\n--\n\nClose the file. Batches stay valid."},
-	{"__enter__", object_enter, METH_NOARGS, NULL},
-	{"__exit__", recording_close_now, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -351,8 +326,6 @@ static PyType_Slot recording_slots[] = {
 	{Py_tp_dealloc, recording_dealloc},
 	{Py_tp_methods, recording_methods},
 	{Py_tp_getset, recording_getters},
-	{Py_tp_iter, PyObject_SelfIter},
-	{Py_tp_iternext, recording_next_batch},
 	{0, NULL},
 };
 

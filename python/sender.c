@@ -4,8 +4,6 @@
 
 #include <errno.h>
 
-PyTypeObject *sender_type, *slots_type;
-
 /* Its buffers are those of all rows that it gave out, so the memory stays while one of them is alive. */
 struct sender {
 	struct view_owner owner;

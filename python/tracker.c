@@ -3,10 +3,7 @@
 #include "python/binding.h"
 
 #include <errno.h>
-#include <ibvcap/place.h>
 #include <string.h>
-
-PyTypeObject *tracker_type;
 
 struct tracker {
 	PyObject base;
@@ -26,7 +23,6 @@ static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *
 	struct ibvcap_tracker_options options = IBVCAP_INIT(struct ibvcap_tracker_options);
 	struct ibvcap_sequence sequence;
 	Py_ssize_t description_bytes;
-	struct ibvcap_tracker *counts;
 	struct tracker *tracker;
 	const char *description;
 	int r;
@@ -39,16 +35,13 @@ static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *
 		return NULL;
 	}
 	memcpy(&sequence, description, sizeof(sequence));
-	r = ibvcap_tracker_new(&sequence, &options, &counts);
-	if (r < 0)
-		return raise_error(r);
 	tracker = object_new(type);
-	if (!tracker) {
-		ibvcap_tracker_free(counts);
-		return NULL;
+	r = tracker ? ibvcap_tracker_new(&sequence, &options, &tracker->counts) : 0;
+	if (r < 0) {
+		Py_DECREF(&tracker->base);
+		return raise_error(r);
 	}
-	tracker->counts = counts;
-	return &tracker->base;
+	return (PyObject *)tracker;
 }
 
 static void tracker_dealloc(PyObject *object)

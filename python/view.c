@@ -10,8 +10,6 @@ struct view {
 	struct view_shape shape;
 };
 
-PyTypeObject *view_type, *memory_type;
-
 static bool is_contiguous(const struct view_shape *shape)
 {
 	Py_ssize_t wanted = shape->item_bytes;

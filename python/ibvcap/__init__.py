@@ -82,6 +82,9 @@ class Receiver(_Receiver):
         if awaited and not awaited.done() and not awaited.get_loop().is_closed():
             awaited.get_loop().call_soon_threadsafe(_wake, awaited)  # the closed descriptor does not
 
+    def __enter__(self):
+        return self
+
     def __exit__(self, *_):
         self.close()
 
@@ -101,6 +104,27 @@ class Recording(_Recording):
     Iterate over it to get batches as of a Receiver, in memory of their own. batch.lost: packets that the file names as
     missing before the batch. counts: what was left out, and what is missing in all. info() says whether it is whole.
     """
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = self.acquire()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def acquire(self, max=2**32 - 1):  # pylint: disable=redefined-builtin
+        """The next packets, at most max, as a Batch; None at the end of the file."""
+        if max == 0:
+            raise ValueError("max is 1 or more")
+        return self._take(max)
 
     def read(self, n):
         """Copy the next n packets, or fewer at the end: (payload of shape (n, stride), meta of shape (n,))."""

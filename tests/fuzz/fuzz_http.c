@@ -4,7 +4,7 @@
  * is at most one response of ours, as long as it says. Only a request for one of the three paths gets a status of 200.
  */
 #include "tests/fuzz/require.h"
-#include "tools/exporter/server.h"
+#include "tools/exporter/exporter.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Memory that the daemon needs beside the rings in small pages. */
 #define MEMORY_MIN_BYTES (UINT64_C(256) << 20)
@@ -26,9 +25,11 @@ static uint64_t bytes_in_pages_of(const struct doctor_facts *facts, uint32_t pag
 	return bytes;
 }
 
-static void check_cgroup_limit(const struct doctor_limits *limits, const char *file, uint64_t limit, uint64_t wanted,
+static void check_cgroup_limit(const struct doctor_limits *limits, enum doctor_limit which, uint64_t wanted,
                                const char *why, struct findings *findings)
 {
+	const char *file = doctor_limit_files[which];
+	uint64_t limit = limits->at[which];
 	struct finding *finding;
 
 	if (limit == UINT64_MAX)
@@ -38,12 +39,12 @@ static void check_cgroup_limit(const struct doctor_limits *limits, const char *f
 	if (limit >= wanted)
 		return;
 	finding_fail(finding, FINDING_ERROR, why, "%" PRIu64 " or more", wanted);
-	if (strncmp(file, "hugetlb", 7) == 0)
+	if (which == DOCTOR_HUGE_2M || which == DOCTOR_HUGE_1G)
 		finding_fix(finding, FIX_ON_HOST, "echo max > /sys/fs/cgroup%s/%s   # and in the cgroups above it",
 		            limits->cgroup, file);
 	else
 		finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "systemctl set-property ibvcapd.service %s=infinity",
-		            strcmp(file, "pids.max") == 0 ? "TasksMax" : "MemoryMax");
+		            which == DOCTOR_PROCESSES ? "TasksMax" : "MemoryMax");
 }
 
 static void check_limits(const struct doctor_facts *facts, struct findings *findings)
@@ -54,14 +55,13 @@ static void check_limits(const struct doctor_facts *facts, struct findings *find
 	struct finding *finding = finding_add(findings, "container", "container");
 
 	finding_write(finding->found, "%s", *limits->container ? limits->container : "none");
-	check_cgroup_limit(limits, "memory.max", limits->memory_bytes,
-	                   bytes_in_pages_of(facts, 4096) + MEMORY_MIN_BYTES,
+	check_cgroup_limit(limits, DOCTOR_MEMORY, bytes_in_pages_of(facts, 4096) + MEMORY_MIN_BYTES,
 	                   "the kernel kills a process that uses more", findings);
-	check_cgroup_limit(limits, "pids.max", limits->processes, users * PROCESSES_EACH + PROCESSES_MIN,
+	check_cgroup_limit(limits, DOCTOR_PROCESSES, users * PROCESSES_EACH + PROCESSES_MIN,
 	                   "each stream and channel needs threads", findings);
-	check_cgroup_limit(limits, "hugetlb.2MB.max", limits->huge_2m_bytes, 2 * bytes_in_pages_of(facts, 2u << 20),
+	check_cgroup_limit(limits, DOCTOR_HUGE_2M, 2 * bytes_in_pages_of(facts, 2u << 20),
 	                   "rings lie in these pages, and twice over a restart", findings);
-	check_cgroup_limit(limits, "hugetlb.1GB.max", limits->huge_1g_bytes, 2 * bytes_in_pages_of(facts, 1u << 30),
+	check_cgroup_limit(limits, DOCTOR_HUGE_1G, 2 * bytes_in_pages_of(facts, 1u << 30),
 	                   "rings lie in these pages, and twice over a restart", findings);
 }
 

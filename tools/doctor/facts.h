@@ -121,14 +121,14 @@ struct doctor_process {
 	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
 };
 
+enum doctor_limit { DOCTOR_MEMORY, DOCTOR_PROCESSES, DOCTOR_HUGE_2M, DOCTOR_HUGE_1G, DOCTOR_LIMITS };
 /* The limits of that process' cgroup and of those above it; UINT64_MAX: none. */
 struct doctor_limits {
 	char container[DOCTOR_NAME_BYTES];  /* "systemd-nspawn", "docker"; "": none */
 	char cgroup[DOCTOR_TEXT_BYTES / 2]; /* "/system.slice/ibvcapd.service" */
-	uint64_t memory_bytes;
-	uint64_t processes;
-	uint64_t huge_2m_bytes, huge_1g_bytes;
+	uint64_t at[DOCTOR_LIMITS];
 };
+extern const char *const doctor_limit_files[DOCTOR_LIMITS];
 
 struct doctor_cpus {
 	cpu_set_t online;

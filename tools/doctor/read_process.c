@@ -137,20 +137,19 @@ void ask_service(struct doctor_process *process)
 
 /* ---- cgroups --------------------------------------------------------------------------------------- */
 
-static uint64_t min_limit(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
+const char *const doctor_limit_files[DOCTOR_LIMITS] = {
+	[DOCTOR_MEMORY] = "memory.max",
+	[DOCTOR_PROCESSES] = "pids.max",
+	[DOCTOR_HUGE_2M] = "hugetlb.2MB.max",
+	[DOCTOR_HUGE_1G] = "hugetlb.1GB.max",
+};
 
 void read_limits(const char *root, const struct doctor_process *process, struct doctor_limits *limits)
 {
 	char path[PATH_MAX], cgroup[sizeof(limits->cgroup)];
 	char *slash;
 
-	*limits = (struct doctor_limits){.memory_bytes = UINT64_MAX,
-	                                 .processes = UINT64_MAX,
-	                                 .huge_2m_bytes = UINT64_MAX,
-	                                 .huge_1g_bytes = UINT64_MAX};
+	*limits = (struct doctor_limits){.at = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
 	files_read_line(limits->container, DOCTOR_NAME_BYTES, "%s/run/systemd/container", root);
 	if (!*limits->container && files_exist("%s/.dockerenv", root))
 		files_copy_name(limits->container, DOCTOR_NAME_BYTES, "docker");
@@ -165,10 +164,11 @@ void read_limits(const char *root, const struct doctor_process *process, struct 
 	/* A limit holds for all cgroups below it. */
 	do {
 		files_join(path, "%s/sys/fs/cgroup%s", root, cgroup);
-		limits->memory_bytes = min_limit(limits->memory_bytes, files_read_limit(path, "memory.max"));
-		limits->processes = min_limit(limits->processes, files_read_limit(path, "pids.max"));
-		limits->huge_2m_bytes = min_limit(limits->huge_2m_bytes, files_read_limit(path, "hugetlb.2MB.max"));
-		limits->huge_1g_bytes = min_limit(limits->huge_1g_bytes, files_read_limit(path, "hugetlb.1GB.max"));
+		for (unsigned int i = 0; i < DOCTOR_LIMITS; i++) {
+			uint64_t limit = files_read_limit(path, doctor_limit_files[i]);
+
+			limits->at[i] = limit < limits->at[i] ? limit : limits->at[i];
+		}
 		slash = strrchr(cgroup, '/');
 		if (slash)
 			*slash = '\0';

@@ -17,7 +17,7 @@ def source(tag):
 
 
 print("/* Made of page.html by embed_page.py. */")
-print('#include "tools/exporter/page.h"')
+print('#include "tools/exporter/exporter.h"')
 print("const unsigned char page_html[] = {" + ",".join(map(str, page)) + "};")
 print("const size_t page_html_bytes = sizeof(page_html);")
 print("const char page_policy[] = \"default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; "

@@ -7,7 +7,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
 #include "tools/common/stop_signal.h"
-#include "tools/exporter/server.h"
+#include "tools/exporter/exporter.h"
 
 #include <signal.h>
 #include <sysexits.h>

@@ -4,10 +4,9 @@
  * connection are bounded. A connection has one request, so that its time bounds the request's: the
  * timeout of libmicrohttpd begins anew with each byte.
  */
-#include "tools/exporter/server.h"
+#include "tools/exporter/exporter.h"
 
 #include "lib/base/time.h"
-#include "tools/exporter/page.h"
 
 #include <errno.h>
 #include <microhttpd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Asks the daemon with a deadline, so that a daemon that hangs is a metric and not a service that hangs. */
-#include "tools/exporter/watch.h"
+#include "tools/exporter/exporter.h"
 
 #include "lib/base/time.h"
 #include "tools/status/why.h"

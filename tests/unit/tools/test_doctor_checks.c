@@ -99,11 +99,8 @@ static void make_ready(void)
 	facts.n_interfaces = 1;
 	facts.process =
 		(struct doctor_process){.pid = 1, .effective_capabilities = BIT(CAP_NET_RAW) | BIT(CAP_IPC_LOCK)};
-	facts.limits = (struct doctor_limits){.memory_bytes = UINT64_MAX,
-	                                      .processes = UINT64_MAX,
-	                                      .huge_2m_bytes = UINT64_MAX,
-	                                      .huge_1g_bytes = UINT64_MAX,
-	                                      .cgroup = "/system.slice/ibvcapd.service"};
+	facts.limits = (struct doctor_limits){.cgroup = "/system.slice/ibvcapd.service"};
+	memset(facts.limits.at, 0xff, sizeof(facts.limits.at)); /* none */
 	facts.clock = (struct doctor_clock){.is_known = true, .is_synchronised = true, .max_error_us = 90};
 	strcpy(facts.control.path, "/run/ibvcapd/control.sock");
 	facts.control.error = ENOENT;
@@ -700,15 +697,15 @@ TOLD(a_precision_clock_that_is_not_yours_is_told_as_such, "nic_clock", "may not 
 /* ---- limits ---------------------------------------------------------------------------------------- */
 
 FAULT(too_little_memory_for_a_container_is_an_error, ERROR, "cgroup", "1048576", "MemoryMax=infinity", true,
-      facts.limits.memory_bytes = 1 << 20)
+      facts.limits.at[DOCTOR_MEMORY] = 1 << 20)
 FAULT(too_few_threads_for_a_container_is_an_error, ERROR, "cgroup", "8, at", "TasksMax=infinity", true,
-      facts.limits.processes = 8)
+      facts.limits.at[DOCTOR_PROCESSES] = 8)
 FAULT(too_few_hugepages_for_a_container_is_an_error, ERROR, "cgroup", "2097152",
-      "/sys/fs/cgroup/system.slice/ibvcapd.service/hugetlb.2MB.max", false, facts.limits.huge_2m_bytes = 2 << 20)
+      "/sys/fs/cgroup/system.slice/ibvcapd.service/hugetlb.2MB.max", false, facts.limits.at[DOCTOR_HUGE_2M] = 2 << 20)
 FAULT(too_few_big_pages_for_a_container_is_an_error, ERROR, "cgroup", "0, at", "hugetlb.1GB.max", false,
       configure("page_size = \"1G\";", "", "");
-      facts.pools[0].page_kib = 1 << 20; facts.limits.huge_1g_bytes = 0)
-TOLD(limits_with_room_are_told, "cgroup", "1000000, at", facts.limits.processes = 1000000)
+      facts.pools[0].page_kib = 1 << 20; facts.limits.at[DOCTOR_HUGE_1G] = 0)
+TOLD(limits_with_room_are_told, "cgroup", "1000000, at", facts.limits.at[DOCTOR_PROCESSES] = 1000000)
 TOLD(a_container_is_told, "container", "docker", strcpy(facts.limits.container, "docker"))
 
 /* ---- all checks together --------------------------------------------------------------------------- */

@@ -669,10 +669,10 @@ Test(machine, the_strictest_limit_on_the_way_up_counts)
 
 	cr_expect_str_eq(limits->container, "systemd-nspawn");
 	cr_expect_str_eq(limits->cgroup, "/system.slice/ibvcapd.service");
-	cr_expect_eq(limits->processes, 64);
-	cr_expect_eq(limits->memory_bytes, 1 << 30);
-	cr_expect_eq(limits->huge_2m_bytes, 4 << 20);
-	cr_expect_eq(limits->huge_1g_bytes, UINT64_MAX);
+	cr_expect_eq(limits->at[DOCTOR_PROCESSES], 64);
+	cr_expect_eq(limits->at[DOCTOR_MEMORY], 1 << 30);
+	cr_expect_eq(limits->at[DOCTOR_HUGE_2M], 4 << 20);
+	cr_expect_eq(limits->at[DOCTOR_HUGE_1G], UINT64_MAX);
 }
 
 Test(machine, what_the_kernel_has_for_xdp)
@@ -686,7 +686,7 @@ Test(no_machine, an_empty_one_reads_as_nothing)
 	cr_assert_not(facts.mellanox_pci || facts.cpus.has_governor || facts.cpus.has_idle);
 	cr_assert_eq(facts.process.kind, DOCTOR_SELF);
 	cr_assert_eq(facts.process.pid, getpid());
-	cr_assert_eq(facts.limits.memory_bytes, UINT64_MAX);
+	cr_assert_eq(facts.limits.at[DOCTOR_MEMORY], UINT64_MAX);
 }
 
 Test(no_machine, a_service_that_does_not_run_will_not_be_in_the_cgroup_of_who_asks)
@@ -696,10 +696,10 @@ Test(no_machine, a_service_that_does_not_run_will_not_be_in_the_cgroup_of_who_as
 	put("/sys/fs/cgroup/user.slice/pids.max", "3\n");
 	put("/sys/fs/cgroup/system.slice/pids.max", "7\n");
 	doctor_read(root, &facts);
-	cr_expect_eq(facts.limits.processes, 3);
+	cr_expect_eq(facts.limits.at[DOCTOR_PROCESSES], 3);
 	facts.process.kind = DOCTOR_SERVICE;
 	doctor_read(root, &facts);
-	cr_expect_eq(facts.limits.processes, 7);
+	cr_expect_eq(facts.limits.at[DOCTOR_PROCESSES], 7);
 	remove_tree();
 }
 
