@@ -187,7 +187,4 @@ static PyType_Slot batch_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec batch_spec = {.name = "ibvcap.Batch",
-                          .basicsize = sizeof(struct batch),
-                          .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                          .slots = batch_slots};
+PyType_Spec batch_spec = TYPE_SPEC("Batch", struct batch, Py_TPFLAGS_DISALLOW_INSTANTIATION, batch_slots);

@@ -21,6 +21,13 @@
 /* Members of a PyMethodDef for a method that takes keywords. */
 #define KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
 
+/* The PyType_Spec of ibvcap.NAME, whose objects are of this struct. */
+#define TYPE_SPEC(type_name, of, type_flags, type_slots)                                                          \
+	{                                                                                                         \
+		.name = "ibvcap." type_name, .basicsize = sizeof(of), .flags = Py_TPFLAGS_DEFAULT | (type_flags), \
+		.slots = (type_slots)                                                                             \
+	}
+
 /** A new object of the type, all zero. */
 static inline void *object_new(PyTypeObject *type)
 {

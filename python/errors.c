@@ -11,12 +11,12 @@
 
 /* ---- exceptions ---------------------------------------------------------------------------------- */
 
-static PyObject *errors; /* the module ibvcap._errors, which has the exceptions */
+static PyObject *make_error, *make_error_of_file; /* functions of ibvcap._errors, which has the exceptions */
 
-/* make: its function that makes the exception. Takes the reference to text. */
-static PyObject *raise_made(const char *make, int error, PyObject *text)
+/* Takes the reference to text. */
+static PyObject *raise_made(PyObject *make, int error, PyObject *text)
 {
-	PyObject *exception = text ? PyObject_CallMethod(errors, make, "iN", -error, text) : NULL;
+	PyObject *exception = text ? PyObject_CallFunction(make, "iN", -error, text) : NULL;
 
 	if (exception)
 		PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
@@ -33,12 +33,12 @@ PyObject *raise_error(int error)
 {
 	const char *text = ibvcap_error_text();
 
-	return raise_made("make", error, decode(*text ? text : strerror(-error)));
+	return raise_made(make_error, error, decode(*text ? text : strerror(-error)));
 }
 
 PyObject *raise_of_file(int error, const char *text)
 {
-	return raise_made("make_of_file", error, decode(text));
+	return raise_made(make_error_of_file, error, decode(text));
 }
 
 PyObject *raise_error_text(int error, const char *format, ...)
@@ -49,13 +49,17 @@ PyObject *raise_error_text(int error, const char *format, ...)
 	va_start(values, format);
 	text = PyUnicode_FromFormatV(format, values);
 	va_end(values);
-	return raise_made("make", error, text);
+	return raise_made(make_error, error, text);
 }
 
 bool errors_init(void)
 {
-	errors = PyImport_ImportModule("ibvcap._errors");
-	return errors;
+	PyObject *errors = PyImport_ImportModule("ibvcap._errors");
+
+	make_error = errors ? PyObject_GetAttrString(errors, "make") : NULL;
+	make_error_of_file = make_error ? PyObject_GetAttrString(errors, "make_of_file") : NULL;
+	Py_XDECREF(errors);
+	return make_error_of_file;
 }
 
 PyTypeObject *view_type, *memory_type, *receiver_type, *batch_type, *sender_type, *slots_type, *tracker_type,

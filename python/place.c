@@ -323,10 +323,7 @@ static PyType_Slot placer_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec placer_spec = {.name = "ibvcap._Placer",
-                           .basicsize = sizeof(struct placer_object),
-                           .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                           .slots = placer_slots};
+PyType_Spec placer_spec = TYPE_SPEC("_Placer", struct placer_object, Py_TPFLAGS_BASETYPE, placer_slots);
 
 PyObject *sequence_to_bytes(PyObject *module, PyObject *of)
 {

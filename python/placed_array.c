@@ -175,7 +175,5 @@ static PyType_Slot placed_array_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec placed_array_spec = {.name = "ibvcap.PlacedArray",
-                                 .basicsize = sizeof(struct placed_array),
-                                 .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                 .slots = placed_array_slots};
+PyType_Spec placed_array_spec =
+	TYPE_SPEC("PlacedArray", struct placed_array, Py_TPFLAGS_DISALLOW_INSTANTIATION, placed_array_slots);

@@ -280,7 +280,4 @@ static PyType_Slot receiver_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec receiver_spec = {.name = "ibvcap._Receiver",
-                             .basicsize = sizeof(struct receiver_object),
-                             .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                             .slots = receiver_slots};
+PyType_Spec receiver_spec = TYPE_SPEC("_Receiver", struct receiver_object, Py_TPFLAGS_BASETYPE, receiver_slots);

@@ -329,7 +329,4 @@ static PyType_Slot recording_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec recording_spec = {.name = "ibvcap._Recording",
-                              .basicsize = sizeof(struct py_recording),
-                              .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                              .slots = recording_slots};
+PyType_Spec recording_spec = TYPE_SPEC("_Recording", struct py_recording, Py_TPFLAGS_BASETYPE, recording_slots);

@@ -317,10 +317,7 @@ static PyType_Slot sender_type_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec sender_spec = {.name = "ibvcap.Sender",
-                           .basicsize = sizeof(struct sender),
-                           .flags = Py_TPFLAGS_DEFAULT,
-                           .slots = sender_type_slots};
+PyType_Spec sender_spec = TYPE_SPEC("Sender", struct sender, 0, sender_type_slots);
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
@@ -384,7 +381,4 @@ static PyType_Slot slots_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec slots_spec = {.name = "ibvcap.Slots",
-                          .basicsize = sizeof(struct slots),
-                          .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                          .slots = slots_slots};
+PyType_Spec slots_spec = TYPE_SPEC("Slots", struct slots, Py_TPFLAGS_DISALLOW_INSTANTIATION, slots_slots);

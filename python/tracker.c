@@ -196,7 +196,4 @@ static PyType_Slot tracker_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec tracker_spec = {.name = "ibvcap._Tracker",
-                            .basicsize = sizeof(struct tracker),
-                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                            .slots = tracker_slots};
+PyType_Spec tracker_spec = TYPE_SPEC("_Tracker", struct tracker, Py_TPFLAGS_BASETYPE, tracker_slots);

@@ -10,22 +10,14 @@ struct view {
 	struct view_shape shape;
 };
 
-static bool is_contiguous(const struct view_shape *shape)
-{
-	Py_ssize_t wanted = shape->item_bytes;
-
-	for (int i = shape->n_dimensions; i-- > 0; wanted *= shape->shape[i])
-		if (shape->strides[i] != wanted && shape->shape[i] > 1)
-			return false;
-	return true;
-}
-
-static Py_ssize_t n_bytes(const struct view_shape *shape)
+/* Bytes of all items; *is_contiguous: without gaps between them. */
+static Py_ssize_t count_bytes(const struct view_shape *shape, bool *is_contiguous)
 {
 	Py_ssize_t bytes = shape->item_bytes;
 
-	for (int i = 0; i < shape->n_dimensions; i++)
-		bytes *= shape->shape[i];
+	*is_contiguous = true;
+	for (int i = shape->n_dimensions; i-- > 0; bytes *= shape->shape[i])
+		*is_contiguous &= shape->strides[i] == bytes || shape->shape[i] <= 1;
 	return bytes;
 }
 
@@ -82,6 +74,8 @@ int view_export(PyObject *view, Py_buffer *buffer, int flags)
 static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
 {
 	struct view_shape *shape = &view->shape;
+	bool is_contiguous;
+	Py_ssize_t bytes = count_bytes(shape, &is_contiguous);
 	const char *why = NULL;
 
 	buffer->obj = NULL;
@@ -89,7 +83,7 @@ static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
 		why = "this memory was given back: take its views before, or copy them";
 	else if ((flags & PyBUF_WRITABLE) && !shape->is_writable)
 		why = "received packets are read-only";
-	else if (asks_for_rows_without_gaps(flags) && !is_contiguous(shape))
+	else if (asks_for_rows_without_gaps(flags) && !is_contiguous)
 		why = "the rows have gaps between them: ask for a buffer with strides";
 	else if (asks_for(flags, PyBUF_F_CONTIGUOUS) && shape->n_dimensions > 1)
 		why = "the rows are one behind the other, not their columns";
@@ -100,7 +94,7 @@ static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
 	*buffer = (Py_buffer){
 		.buf = shape->bytes,
 		.obj = Py_NewRef(&view->base),
-		.len = n_bytes(shape),
+		.len = bytes,
 		.itemsize = shape->item_bytes,
 		.readonly = !shape->is_writable,
 		.ndim = flags & PyBUF_ND ? shape->n_dimensions : 1,
@@ -187,10 +181,7 @@ static PyType_Slot memory_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec memory_spec = {.name = "ibvcap._Memory",
-                           .basicsize = sizeof(struct memory),
-                           .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                           .slots = memory_slots};
+PyType_Spec memory_spec = TYPE_SPEC("_Memory", struct memory, Py_TPFLAGS_DISALLOW_INSTANTIATION, memory_slots);
 
 /*
  * NumPy asks for this if it got no buffer. Else it would make an array of the object itself. So the reason why there
@@ -221,7 +212,4 @@ static PyType_Slot view_slots[] = {
 	{0, NULL},
 };
 
-PyType_Spec view_spec = {.name = "ibvcap.View",
-                         .basicsize = sizeof(struct view),
-                         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                         .slots = view_slots};
+PyType_Spec view_spec = TYPE_SPEC("View", struct view, Py_TPFLAGS_DISALLOW_INSTANTIATION, view_slots);

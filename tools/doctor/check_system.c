@@ -67,20 +67,17 @@ static void check_limits(const struct doctor_facts *facts, struct findings *find
 
 /* ---- all checks ---------------------------------------------------------------------------------- */
 
+/* In the order in which an administrator would repair things. */
+static void (*const checks[])(const struct doctor_facts *facts, struct findings *findings) = {
+	check_devices, check_config, check_process, check_limits, check_memory, check_hugepages,
+	check_holders, check_pci,    check_netdevs, check_cpus,   check_clocks,
+};
+
 void doctor_check(const struct doctor_facts *facts, struct findings *findings)
 {
 	findings->n = 0;
-	check_devices(facts, findings);
-	check_config(facts, findings);
-	check_process(facts, findings);
-	check_limits(facts, findings);
-	check_memory(facts, findings);
-	check_hugepages(facts, findings);
-	check_holders(facts, findings);
-	check_pci(facts, findings);
-	check_netdevs(facts, findings);
-	check_cpus(facts, findings);
-	check_clocks(facts, findings);
+	for (unsigned int i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+		checks[i](facts, findings);
 	if (*facts->limits.container)
 		findings_name_host(findings);
 }

@@ -9,7 +9,7 @@
 #include "tools/doctor/facts.h"
 #include "tools/doctor/finding.h"
 
-/** Run all checks, in the order in which an administrator would repair things. Replaces what findings contained. */
+/** Run all checks. Replaces what findings contained. */
 void doctor_check(const struct doctor_facts *facts, struct findings *findings);
 
 void check_config(const struct doctor_facts *facts, struct findings *findings);

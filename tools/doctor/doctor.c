@@ -32,25 +32,6 @@ static const struct option_row rows[] = {
 static const struct options_table table = {.command = "doctor", .usage = usage, OPTION_ROWS(rows)};
 
 /* The exit code: the worst level found, or EX_IOERR. */
-static int run_doctor(const struct doctor_options *options, struct doctor_facts *facts, struct findings *findings)
-{
-	doctor_read_config(options->config, facts);
-	doctor_find_daemon(facts);
-	doctor_read("", facts);
-	doctor_ask(facts);
-	doctor_probe_queues(facts);
-	doctor_check(facts, findings);
-	if (options->json)
-		doctor_print_json(facts, findings);
-	else
-		doctor_print_text(findings);
-	config_free(facts->config);
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return (int)findings_worst_level(findings);
-	fputs("ibvcap doctor: standard output cannot be written\n", stderr);
-	return EX_IOERR;
-}
-
 int main(int argc, char **argv)
 {
 	static struct findings findings;
@@ -58,5 +39,21 @@ int main(int argc, char **argv)
 	struct doctor_options options = {.config = DEFAULT_CONFIG};
 	int code = options_parse(&table, argc, argv, &options);
 
-	return code >= 0 ? code : run_doctor(&options, &facts, &findings);
+	if (code >= 0)
+		return code;
+	doctor_read_config(options.config, &facts);
+	doctor_find_daemon(&facts);
+	doctor_read("", &facts);
+	doctor_ask(&facts);
+	doctor_probe_queues(&facts);
+	doctor_check(&facts, &findings);
+	if (options.json)
+		doctor_print_json(&facts, &findings);
+	else
+		doctor_print_text(&findings);
+	config_free(facts.config);
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return (int)findings_worst_level(&findings);
+	fputs("ibvcap doctor: standard output cannot be written\n", stderr);
+	return EX_IOERR;
 }

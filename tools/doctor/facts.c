@@ -74,41 +74,28 @@ static uint64_t bytes_of_rings(const struct doctor_facts *facts, const struct co
 	return geometry_ring_bytes(stream, !ops || !ops->pins_memory);
 }
 
+/* What a stream and a channel both have. */
+#define SERVICE_OF(of)                                                                            \
+	.name = (of)->name, .interface = (of)->interface, .file = (of)->file, .line = (of)->line, \
+	.backend = (of)->backend, .poll = (of)->poll, .cpu = (of)->cpu, .page_bytes = (of)->page_bytes
+
 static struct doctor_service service_of_stream(const struct doctor_facts *facts, const struct config_stream *stream)
 {
-	return (struct doctor_service){
-		.kind = "stream",
-		.name = stream->name,
-		.interface = stream->interface,
-		.file = stream->file,
-		.line = stream->line,
-		.backend = stream->backend,
-		.poll = stream->poll,
-		.cpu = stream->cpu,
-		.slots = stream->receive_queue_slots,
-		.slots_key = "receive_queue_slots",
-		.page_bytes = stream->page_bytes,
-		.memory_bytes = bytes_of_rings(facts, stream),
-		.stream = stream,
-	};
+	return (struct doctor_service){.kind = "stream",
+	                               SERVICE_OF(stream),
+	                               .slots = stream->receive_queue_slots,
+	                               .slots_key = "receive_queue_slots",
+	                               .memory_bytes = bytes_of_rings(facts, stream),
+	                               .stream = stream};
 }
 
 static struct doctor_service service_of_channel(const struct config_channel *channel)
 {
-	return (struct doctor_service){
-		.kind = "channel",
-		.name = channel->name,
-		.interface = channel->interface,
-		.file = channel->file,
-		.line = channel->line,
-		.backend = channel->backend,
-		.poll = channel->poll,
-		.cpu = channel->cpu,
-		.slots = channel->send_queue_slots,
-		.slots_key = "send_queue_slots",
-		.page_bytes = channel->page_bytes,
-		.memory_bytes = channel->max_senders * geometry_arena_bytes(channel),
-	};
+	return (struct doctor_service){.kind = "channel",
+	                               SERVICE_OF(channel),
+	                               .slots = channel->send_queue_slots,
+	                               .slots_key = "send_queue_slots",
+	                               .memory_bytes = channel->max_senders * geometry_arena_bytes(channel)};
 }
 
 bool facts_service(const struct doctor_facts *facts, uint32_t i, struct doctor_service *service)

@@ -22,11 +22,17 @@ static enum flow_group groups[N_FLOWS];
 static struct status_view view = {
 	.streams = streams, .n_streams = 2, .flows = flows, .n_flows = N_FLOWS, .groups = groups};
 
-Test(flow_view, groups_are_joined_as_the_kernel_says_on_the_interface_of_their_stream)
+/* This process has the daemon's number, and this name. */
+static void find_groups_of(const char *name)
 {
 	view.daemon.pid = getpid();
-	prctl(PR_SET_NAME, "ibvcapd");
+	prctl(PR_SET_NAME, name);
 	flow_view_find_groups(&view);
+}
+
+Test(flow_view, groups_are_joined_as_the_kernel_says_on_the_interface_of_their_stream)
+{
+	find_groups_of("ibvcapd");
 	cr_expect_eq(groups[ALL_HOSTS], FLOW_GROUP_JOINED);
 	cr_expect_eq(groups[OTHER_INTERFACE], FLOW_GROUP_NOT_JOINED);
 	cr_expect_eq(groups[NOT_JOINED], FLOW_GROUP_NOT_JOINED);
@@ -41,9 +47,7 @@ Test(flow_view, groups_are_joined_as_the_kernel_says_on_the_interface_of_their_s
 
 Test(flow_view, a_process_that_only_has_the_daemons_number_is_not_asked)
 {
-	view.daemon.pid = getpid();
-	prctl(PR_SET_NAME, "bash");
-	flow_view_find_groups(&view);
+	find_groups_of("bash");
 	cr_expect_eq(groups[ALL_HOSTS], FLOW_GROUP_UNKNOWN);
 	cr_expect_eq(groups[UNICAST], FLOW_GROUP_NONE);
 	cr_expect_not(flow_view_lacks_group(&view, &streams[0]));
