@@ -248,28 +248,20 @@ static const struct member count_members[] = {
 	{NULL, 0, 0},
 };
 
-static PyObject *py_sender_info(PyObject *object, void *closure)
-{
-	struct ibvcap_tx_info info = IBVCAP_INIT(struct ibvcap_tx_info);
-	int r;
-
-	if (!py_sender_begin(py_sender_of(object)))
-		return NULL;
-	r = ibvcap_tx_info(py_sender_of(object)->tx, &info);
-	py_sender_unlock(py_sender_of(object));
-	return r < 0 ? raise_error(r) : members_to_dict(info_members, &info);
-}
-
-static PyObject *py_sender_counts(PyObject *object, void *closure)
+/* The getters of info and counts, by their tables. */
+static PyObject *py_sender_facts(PyObject *object, void *members)
 {
 	struct ibvcap_tx_counts counts = IBVCAP_INIT(struct ibvcap_tx_counts);
+	struct ibvcap_tx_info info = IBVCAP_INIT(struct ibvcap_tx_info);
+	const bool is_info = members == info_members;
+	struct sender *sender = py_sender_of(object);
 	int r;
 
-	if (!py_sender_begin(py_sender_of(object)))
+	if (!py_sender_begin(sender))
 		return NULL;
-	r = ibvcap_tx_counts(py_sender_of(object)->tx, &counts);
-	py_sender_unlock(py_sender_of(object));
-	return r < 0 ? raise_error(r) : members_to_dict(count_members, &counts);
+	r = is_info ? ibvcap_tx_info(sender->tx, &info) : ibvcap_tx_counts(sender->tx, &counts);
+	py_sender_unlock(sender);
+	return r < 0 ? raise_error(r) : members_to_dict(members, is_info ? (void *)&info : &counts);
 }
 
 static PyObject *py_sender_close(PyObject *object, PyObject *unused)
@@ -302,9 +294,10 @@ static PyMethodDef py_sender_methods[] = {
 };
 
 static PyGetSetDef py_sender_getters[] = {
-	{"info", py_sender_info, NULL, "Properties of the channel, as a dict.", NULL},
-	{"counts", py_sender_counts, NULL,
-         "Packets, as a dict: submitted = completed + errored + flushed + late_dropped + pending.", NULL},
+	{"info", py_sender_facts, NULL, "Properties of the channel, as a dict.", (void *)info_members},
+	{"counts", py_sender_facts, NULL,
+         "Packets, as a dict: submitted = completed + errored + flushed + late_dropped + pending.",
+         (void *)count_members},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -43,7 +43,17 @@ def _wake(future):
         future.set_result(None)
 
 
-class Receiver(_Receiver):
+class _Closing:
+    """Closed at the end of a `with`."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Receiver(_Closing, _Receiver):
     """A reader of a stream of ibvcapd: iterate over it with `for` or `async for` to get batches of packets.
 
     The loop waits for packets. It ends by an exception: Ended if the stream ends, Disconnected if the reader was put
@@ -82,12 +92,6 @@ class Receiver(_Receiver):
         if awaited and not awaited.done() and not awaited.get_loop().is_closed():
             awaited.get_loop().call_soon_threadsafe(_wake, awaited)  # the closed descriptor does not
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
     def read(self, n, timeout=None):
         """Copy the next n packets: (payload of shape (n, stride), meta of shape (n,)), arrays of one's own.
 
@@ -96,7 +100,7 @@ class Receiver(_Receiver):
         return _copy(lambda most: self.acquire(max=most, timeout=timeout), n, self.info["row_stride"])
 
 
-class Recording(_Recording):
+class Recording(_Closing, _Recording):
     """The UDP payloads of a file: what `ibvcap record` or another program wrote, as pcapng, pcap or raw rows.
 
     path: "-" is standard input. port: only packets to this one, 0: to all.
@@ -104,12 +108,6 @@ class Recording(_Recording):
     Iterate over it to get batches as of a Receiver, in memory of their own. batch.lost: packets that the file names as
     missing before the batch. counts: what was left out, and what is missing in all. info() says whether it is whole.
     """
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def __iter__(self):
         return self
