@@ -11,8 +11,9 @@
 
 #include <pthread.h>
 
-/* ---- the daemon's last two answers, as one thread takes them from it and others read them -------- */
+/* ---- the watch ------------------------------------------------------------------------------------- */
 
+/* The daemon's last two answers, as one thread takes them from it and others read them. */
 struct watch {
 	const char *socket;
 	pthread_mutex_t lock;
@@ -34,17 +35,19 @@ struct metrics_health watch_health(const struct watch *watch);
 /** The JSON of `ibvcap top`, what `ibvcap why` says of each stream, and whether the daemon answers. */
 json_t *watch_to_json(const struct watch *watch);
 
-/* ---- page.html as the program has it: embed_page.py makes the file of these constants ------------- */
+/* ---- the page -------------------------------------------------------------------------------------- */
 
+/* page.html as the program has it: embed_page.py makes the file of these constants. */
 extern const unsigned char page_html[];
 extern const size_t page_html_bytes;
 extern const char page_policy[]; /* the header Content-Security-Policy: a browser runs the page's own script alone */
 
-/*
- * ---- the server: the page at /, /metrics and /status.json. One thread of libmicrohttpd answers. A response is made
- * once for each answer of the daemon, so requests cost a copy, however many come.
- */
+/* ---- the server ------------------------------------------------------------------------------------ */
 
+/*
+ * Serves the page at /, /metrics and /status.json. One thread of libmicrohttpd answers. A response is made once for
+ * each answer of the daemon, so requests cost a copy, however many come.
+ */
 struct server;
 
 /** Listen on "ADDRESS:PORT" or "[ADDRESS]:PORT". NULL: it cannot, and a message on standard error says why. */

@@ -84,15 +84,15 @@ static const void *find_before(const struct top_view *view, enum status_kind_of_
 {
 	const size_t bytes = status_parts[kind].bytes;
 	int n_now, n_before;
-	const char *now = status_view_parts(&view->now, kind, &n_now), *part;
+	const char *now = status_view_parts(&view->now, kind, &n_now);
 	const char *before = status_view_parts(&view->before, kind, &n_before);
 	unsigned later = 0;
 
-	for (part = (const char *)at + bytes; part < now + (size_t)n_now * bytes; part += bytes)
+	for (const char *part = (const char *)at + bytes; part < now + (size_t)n_now * bytes; part += bytes)
 		later += is_same_part(kind, part, at);
-	for (part = before + (size_t)n_before * bytes; part > before; part -= bytes)
-		if (is_same_part(kind, part - bytes, at) && later-- == 0)
-			return part - bytes;
+	for (size_t i = (size_t)n_before; i-- > 0;)
+		if (is_same_part(kind, before + i * bytes, at) && later-- == 0)
+			return before + i * bytes;
 	return NULL;
 }
 
