@@ -65,18 +65,19 @@ static PyObject *py_sender_new(PyTypeObject *type, PyObject *arguments, PyObject
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$zO&:Sender", names, &channel, &socket_path,
 	                                 answer_timeout_of, &options.timeout_ms))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	r = ibvcap_tx_open(socket_path, channel, &options, &tx);
-	Py_END_ALLOW_THREADS
-	if (r < 0)
-		return raise_error(r);
 	sender = object_new(type);
 	if (!sender || !call_lock_init(&sender->lock)) {
-		ibvcap_tx_close(tx);
 		Py_XDECREF((PyObject *)sender);
 		return PyErr_NoMemory();
 	}
 	sender->owner.last_buffer_gone = py_sender_try_close;
+	Py_BEGIN_ALLOW_THREADS
+	r = ibvcap_tx_open(socket_path, channel, &options, &tx);
+	Py_END_ALLOW_THREADS
+	if (r < 0) {
+		Py_DECREF((PyObject *)sender);
+		return raise_error(r);
+	}
 	sender->tx = tx;
 	return (PyObject *)sender;
 }

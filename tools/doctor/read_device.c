@@ -35,23 +35,13 @@ static void find_port_netdev(const char *device, const char *directory, struct d
 			files_copy_name(port->netdev, IFNAMSIZ, list.name);
 }
 
-static void read_ports(const char *directory, struct doctor_device *device)
+static void read_port(const char *device, const struct files_list *at, struct doctor_port *port)
 {
-	struct files_list list;
-
-	files_list(&list, "%s/ports", directory);
-	while (files_next(&list)) {
-		struct doctor_port *port = &device->ports[device->n_ports];
-
-		if (device->n_ports == DOCTOR_PORTS_MAX)
-			continue;
-		device->n_ports++;
-		port->number = (unsigned int)strtoul(list.name, NULL, 10);
-		files_read_line(port->state, sizeof(port->state), "%s/state", list.path);
-		files_read_line(port->link_layer, sizeof(port->link_layer), "%s/link_layer", list.path);
-		files_read_line(port->rate, sizeof(port->rate), "%s/rate", list.path);
-		find_port_netdev(directory, list.path, port);
-	}
+	port->number = (unsigned int)strtoul(at->name, NULL, 10);
+	files_read_line(port->state, sizeof(port->state), "%s/state", at->path);
+	files_read_line(port->link_layer, sizeof(port->link_layer), "%s/link_layer", at->path);
+	files_read_line(port->rate, sizeof(port->rate), "%s/rate", at->path);
+	find_port_netdev(device, at->path, port);
 }
 
 /* ---- PCI ------------------------------------------------------------------------------------------- */
@@ -126,11 +116,13 @@ static void find_uverbs(const char *root, struct doctor_device *device)
 	}
 }
 
-static void read_device(const char *root, const char *directory, struct doctor_device *device)
+static void read_device(const char *root, const struct files_list *at, struct doctor_device *device)
 {
+	struct files_list ports;
 	char path[PATH_MAX];
 	int fd;
 
+	files_copy_name(device->name, sizeof(device->name), at->name);
 	find_uverbs(root, device);
 	/* Opening the node alone makes no verbs context, so it disturbs no program: see doctor_probe_queues(). */
 	files_join(path, "%s/dev/infiniband/%s", root, device->uverbs);
@@ -139,7 +131,10 @@ static void read_device(const char *root, const char *directory, struct doctor_d
 		close(fd);
 	else
 		device->open_error = *device->uverbs ? errno : ENOENT;
-	read_ports(directory, device);
+	files_list(&ports, "%s/ports", at->path);
+	while (files_next(&ports))
+		if (device->n_ports < DOCTOR_PORTS_MAX)
+			read_port(at->path, &ports, &device->ports[device->n_ports++]);
 	read_pci(root, device->name, &device->pci);
 }
 
@@ -181,15 +176,9 @@ void read_devices(const char *root, struct doctor_facts *facts)
 	struct files_list list;
 
 	files_list(&list, "%s/sys/class/infiniband", root);
-	while (files_next(&list)) {
-		struct doctor_device *device = &facts->devices[facts->n_devices];
-
-		if (facts->n_devices == DOCTOR_DEVICES_MAX)
-			continue;
-		facts->n_devices++;
-		files_copy_name(device->name, sizeof(device->name), list.name);
-		read_device(root, list.path, device);
-	}
+	while (files_next(&list))
+		if (facts->n_devices < DOCTOR_DEVICES_MAX)
+			read_device(root, &list, &facts->devices[facts->n_devices++]);
 	if (!facts->n_devices)
 		return;
 	files_list(&list, "%s/proc", root);
