@@ -11,7 +11,8 @@ endif()
 
 add_compile_options(
   -Wall -Wextra -Wshadow -Wundef -Wvla -Wpointer-arith -Wwrite-strings -Wformat=2
-  -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -fno-common)
+  -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -fno-common
+  -Wno-c2x-extensions) # clang's: parameters of a handler that does not use them have no name
 add_compile_definitions(_GNU_SOURCE IBVCAP_BUILD_VERSION="${PROJECT_VERSION}")
 include_directories(${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib/ibvcap/include)
 if(IBVCAP_WERROR)

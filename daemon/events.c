@@ -53,20 +53,17 @@ static void events_fail(struct daemon *daemon, int result)
 	events_begin_stop(daemon);
 }
 
-static int on_stop_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
+static int on_stop_signal(sd_event_source *, const struct signalfd_siginfo *info, void *context)
 {
 	struct daemon *daemon = context;
 
-	(void)source;
 	log_info("signal %u: draining", info->ssi_signo);
 	events_begin_stop(daemon);
 	return 0;
 }
 
-static int on_hang_up(sd_event_source *source, const struct signalfd_siginfo *info, void *context)
+static int on_hang_up(sd_event_source *, const struct signalfd_siginfo *, void *context)
 {
-	(void)source;
-	(void)info;
 	reload_by_signal(context);
 	return 0;
 }
@@ -90,13 +87,12 @@ void events_worker_ended(void *context, const struct control_stream *control, ui
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-static int on_reap(sd_event_source *source, void *context)
+static int on_reap(sd_event_source *, void *context)
 {
 	struct daemon *daemon = context;
 	struct service *service, *next;
 	bool drains = false;
 
-	(void)source;
 	for (service = TAILQ_FIRST(&daemon->services); service; service = next) {
 		next = TAILQ_NEXT(service, link);
 		if (service->removed && service->ended &&
@@ -114,13 +110,11 @@ static int on_reap(sd_event_source *source, void *context)
 	return 0;
 }
 
-static int on_mail_again(sd_event_source *source, uint64_t time_us, void *context)
+static int on_mail_again(sd_event_source *, uint64_t, void *context)
 {
 	struct daemon *daemon = context;
 	struct service *service;
 
-	(void)source;
-	(void)time_us;
 	TAILQ_FOREACH (service, &daemon->services, link)
 		if (service->ops->kind == SERVICE_CHANNEL)
 			service->ops->refresh(daemon, service);
@@ -167,12 +161,11 @@ static void events_end_if_failed(struct daemon *daemon, const struct interface *
 	                                "device %s failed: %s", interface->capabilities.device, interface->failure));
 }
 
-static int on_second(sd_event_source *source, uint64_t time_us, void *context)
+static int on_second(sd_event_source *source, uint64_t, void *context)
 {
 	struct daemon *daemon = context;
 	struct interface *interface;
 
-	(void)time_us;
 	TAILQ_FOREACH (interface, &daemon->interfaces, link) {
 		interface_watch_link(interface);
 		interface_watch_silence(interface);
@@ -216,12 +209,11 @@ void events_take_notice(struct interface *interface, const struct backend_notice
  * every thread with a heartbeat (base/heartbeat.h) make rounds. Without that, the service manager ends the daemon and
  * starts it again.
  */
-static int on_watchdog_look(sd_event_source *source, uint64_t time_us, void *context)
+static int on_watchdog_look(sd_event_source *source, uint64_t, void *context)
 {
 	struct daemon *daemon = context;
 	const struct heartbeat *stopped = heartbeat_find_stopped(&daemon->heartbeats);
 
-	(void)time_us;
 	if (!stopped)
 		sd_notify(0, "WATCHDOG=1");
 	else if (strcmp(stopped->name, daemon->stuck) != 0)

@@ -97,12 +97,10 @@ static void background_finish(struct background *background)
 	} while (job);
 }
 
-static int on_background_rung(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_background_rung(sd_event_source *, int fd, uint32_t, void *context)
 {
 	eventfd_t count;
 
-	(void)source;
-	(void)events;
 	eventfd_read(fd, &count);
 	background_finish(context);
 	return 0;

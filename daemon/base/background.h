@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <sys/types.h>
 #include <systemd/sd-event.h>
 
 /* Embedded in the object that the job is about; in one runner at a time. */

@@ -17,20 +17,18 @@
 
 /* ---- coming -------------------------------------------------------------------------------------- */
 
-static int channel_service_open(struct daemon *daemon, struct service *service, struct failure *failure)
+static int channel_service_open(struct daemon *, struct service *service, struct failure *failure)
 {
 	int r = interface_set_open(channel_of(service)->interface, failure);
 
-	(void)daemon;
 	return r == 0 ? channel_fit(channel_of(service), failure) : r;
 }
 
-static int channel_service_prepare(struct daemon *daemon, struct service *service, struct failure *failure)
+static int channel_service_prepare(struct daemon *, struct service *service, struct failure *failure)
 {
 	uint64_t epoch;
 	int r = service_new_epoch(service, &epoch, failure);
 
-	(void)daemon;
 	return r < 0 ? r : channel_prepare(channel_of(service), epoch, failure);
 }
 
@@ -85,11 +83,10 @@ static int channel_service_can_remove(const struct service *service, struct fail
 }
 
 /* A running channel takes over its new configuration. A new channel is handed to its worker. */
-static int channel_service_commit(struct daemon *daemon, struct service *service)
+static int channel_service_commit(struct daemon *, struct service *service)
 {
 	struct channel *channel = channel_of(service);
 
-	(void)daemon;
 	if (channel->config_to_be) {
 		channel->config = channel->control.config = channel->config_to_be;
 		service->name = channel->config->name;
@@ -132,11 +129,10 @@ static void on_tx_worker_said(void *context, const struct control_channel *known
 	}
 }
 
-static void channel_service_refresh(struct daemon *daemon, struct service *service)
+static void channel_service_refresh(struct daemon *, struct service *service)
 {
 	struct channel *channel = channel_of(service);
 
-	(void)daemon;
 	service->link_down = !channel->interface->link_up;
 	channel_set_link(channel, channel->interface->link_up);
 	channel_mail(channel);
@@ -144,9 +140,8 @@ static void channel_service_refresh(struct daemon *daemon, struct service *servi
 
 /* ---- going --------------------------------------------------------------------------------------- */
 
-static void channel_service_remove(struct daemon *daemon, struct service *service)
+static void channel_service_remove(struct daemon *, struct service *service)
 {
-	(void)daemon;
 	control_end_channel(&channel_of(service)->control, IBVCAP_DISCONNECT_REMOVED);
 	channel_take_back(channel_of(service));
 }

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Ethernet pads shorter frames (IEEE 802.3), and so UDP payloads that are shorter by 42 bytes of headers. */
 

@@ -243,12 +243,10 @@ static void on_connection_job_done(void *context)
 	connection_proceed(connection);
 }
 
-static int on_connection_io(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_connection_io(sd_event_source *, int, uint32_t events, void *context)
 {
 	struct connection *connection = context;
 
-	(void)source;
-	(void)fd;
 	if (events & (EPOLLHUP | EPOLLERR)) {
 		connection->on_event(connection->context, 0, NULL);
 		return 0;
@@ -261,22 +259,18 @@ static int on_connection_io(sd_event_source *source, int fd, uint32_t events, vo
 	return 0;
 }
 
-static int on_connection_overdue(sd_event_source *source, uint64_t time_us, void *context)
+static int on_connection_overdue(sd_event_source *, uint64_t, void *context)
 {
 	struct connection *connection = context;
 
-	(void)source;
-	(void)time_us;
 	connection->on_event(connection->context, -ETIMEDOUT, NULL);
 	return 0;
 }
 
-static int on_connection_pause(sd_event_source *source, uint64_t time_us, void *context)
+static int on_connection_pause(sd_event_source *, uint64_t, void *context)
 {
 	struct connection *connection = context;
 
-	(void)source;
-	(void)time_us;
 	connection->is_paused = false;
 	connection_proceed(connection);
 	return 0;

@@ -21,7 +21,6 @@
 #include "lib/ibvcap/protocol.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <systemd/sd-event.h>

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <sys/epoll.h>
 
 #define PLACES_TEXT_MAX 400
 

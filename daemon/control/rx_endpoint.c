@@ -6,8 +6,6 @@
 #include "daemon/control/rx_endpoint.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/loop.h"
-#include "daemon/control/id_name.h"
 #include "daemon/control/rx_group.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring.h"
@@ -154,14 +152,11 @@ static void take_rx_mail(struct rx_endpoint *rx_endpoint, const struct mail *mai
 	}
 }
 
-static int on_rx_outbox(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_rx_outbox(sd_event_source *, int, uint32_t, void *context)
 {
 	struct rx_endpoint *rx_endpoint = context;
 	struct mail mail;
 
-	(void)source;
-	(void)fd;
-	(void)events;
 	mailbox_clear(rx_endpoint->queue->outbox);
 	while (mailbox_receive(rx_endpoint->queue->outbox, &mail))
 		take_rx_mail(rx_endpoint, &mail);

@@ -66,13 +66,12 @@ void rx_readings_end(struct rx_endpoint *rx_endpoint)
 			rx_ring_close(stream->queues[i]->queue->ring, IBVCAP_RING_END_STOPPED);
 }
 
-static int on_look(sd_event_source *source, uint64_t time_us, void *context)
+static int on_look(sd_event_source *source, uint64_t, void *context)
 {
 	struct control *control = context;
 	const struct rx_stream *stream;
 	bool is_waiting = false;
 
-	(void)time_us;
 	TAILQ_FOREACH (stream, &control->rx_streams, link) {
 		if (!rx_stream_runs(stream) || !rx_losses_is_waiting(stream->known->losses))
 			continue;

@@ -12,7 +12,6 @@
 #include "lib/base/time.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -26,11 +25,10 @@
 /* Many clients may wait at once, and one of them may be root: a few are accepted in each turn of the loop. */
 #define ACCEPTS_MAX 16
 
-static int on_client(sd_event_source *source, int listening_fd, uint32_t events, void *context)
+static int on_client(sd_event_source *source, int listening_fd, uint32_t, void *context)
 {
 	struct control *control = context;
 
-	(void)events;
 	for (int i = 0; i < ACCEPTS_MAX; i++) {
 		int fd = accept4(listening_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -173,13 +171,12 @@ static void tick_rx_stream(struct rx_stream *stream, uint64_t now_us)
 			rx_endpoint_retry(stream->queues[i]);
 }
 
-static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
+static int on_tick(sd_event_source *source, uint64_t, void *context)
 {
 	struct control *control = context;
 	struct rx_stream *stream;
 	struct tx_endpoint *channel;
 
-	(void)time_us;
 	TAILQ_FOREACH (stream, &control->rx_streams, link)
 		tick_rx_stream(stream, loop_now_us(control->options.event));
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
@@ -194,15 +191,12 @@ static int on_tick(sd_event_source *source, uint64_t time_us, void *context)
 	return 0;
 }
 
-static int on_memory_gone(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_memory_gone(sd_event_source *, int, uint32_t, void *context)
 {
 	struct control *control = context;
 	const struct rx_stream *stream;
 	struct tx_endpoint *channel;
 
-	(void)source;
-	(void)fd;
-	(void)events;
 	retained_watch_read(&control->retained);
 	TAILQ_FOREACH (stream, &control->rx_streams, link)
 		for (uint32_t i = 0; i < stream->n_queues; i++)

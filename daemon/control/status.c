@@ -246,12 +246,10 @@ static void begin_refresh(struct control *control)
 	loop_arm(refresh->timer, REFRESH_STEP_US);
 }
 
-static int on_refresh(sd_event_source *source, uint64_t time_us, void *context)
+static int on_refresh(sd_event_source *, uint64_t, void *context)
 {
 	struct control *control = context;
 
-	(void)source;
-	(void)time_us;
 	if (control->refresh.resting) {
 		control->refresh.resting = false;
 		control->refresh.active = false;

@@ -12,9 +12,7 @@
 #include "lib/ibvcap/ring.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <ibvcap/ibvcap.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

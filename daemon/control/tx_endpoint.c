@@ -6,13 +6,11 @@
 #include "daemon/control/tx_endpoint.h"
 
 #include "daemon/base/log.h"
-#include "daemon/base/loop.h"
 #include "daemon/control/server.h"
 #include "lib/ibvcap/ring_tx.h"
 
 #include <errno.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -237,14 +235,11 @@ static void take_tx_mail(struct tx_worker_endpoint *worker, const struct mail *m
 	}
 }
 
-static int on_tx_outbox(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_tx_outbox(sd_event_source *, int, uint32_t, void *context)
 {
 	struct tx_worker_endpoint *worker = context;
 	struct mail mail;
 
-	(void)source;
-	(void)fd;
-	(void)events;
 	mailbox_clear(worker->worker->outbox);
 	while (mailbox_receive(worker->worker->outbox, &mail))
 		take_tx_mail(worker, &mail);

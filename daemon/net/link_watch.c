@@ -28,12 +28,10 @@ static void link_watch_take(void *context, const struct nlmsghdr *event)
 		watch->changed(watch->context, &change);
 }
 
-static int on_link_event(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_link_event(sd_event_source *source, int, uint32_t, void *context)
 {
 	int r = rtnl_take_events(((struct link_watch *)context)->socket, link_watch_take, context);
 
-	(void)fd;
-	(void)events;
 	if (r == 0)
 		return 0;
 	log_warning(

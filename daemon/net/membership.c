@@ -7,7 +7,6 @@
 #include "daemon/net/net.h"
 #include "daemon/net/rtnl.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>

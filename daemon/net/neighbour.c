@@ -255,15 +255,13 @@ static void round_done(void *context)
 }
 
 /* A neighbour that is looked up moves to the end, so those left over are first in the next round. */
-static int on_neighbours_timer(sd_event_source *source, uint64_t time_us, void *context)
+static int on_neighbours_timer(sd_event_source *, uint64_t, void *context)
 {
 	struct neighbours *neighbours = context;
 	struct neighbour *neighbour, *next;
 	uint64_t now = loop_now_us(neighbours->event);
 	uint32_t n = 0;
 
-	(void)source;
-	(void)time_us;
 	neighbours->round_us = now;
 	for (neighbour = TAILQ_FIRST(&neighbours->all); neighbour && n < ROUND_MAX; neighbour = next) {
 		next = TAILQ_NEXT(neighbour, link);
@@ -315,13 +313,11 @@ static void neighbours_take_event(void *context, const struct nlmsghdr *event)
 		         config_is_same_address(&neighbour->next_hop.address, &told.address));
 }
 
-static int on_neighbours_event(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_neighbours_event(sd_event_source *source, int, uint32_t, void *context)
 {
 	struct neighbours *neighbours = context;
 	int r = rtnl_take_events(neighbours->groups, neighbours_take_event, neighbours);
 
-	(void)fd;
-	(void)events;
 	neighbours_set_timer(neighbours);
 	if (r == 0)
 		return 0;

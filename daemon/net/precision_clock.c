@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
 static int precision_clock_find_in_sysfs(const char *interface)
 {

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define ANSWER_BYTES  32768 /* the longest is that of a link; the kernel bounds a message to this */
 #define LISTS_MAX     5

@@ -81,9 +81,8 @@ static int interface_read_device_clock(void *context, struct clock_pair *pair)
 	return r;
 }
 
-static uint64_t interface_read_utc(void *context)
+static uint64_t interface_read_utc(void *)
 {
-	(void)context;
 	return time_utc_ns();
 }
 

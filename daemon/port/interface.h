@@ -20,7 +20,6 @@
 #include "daemon/control/control.h"
 #include "daemon/net/link_watch.h"
 #include "daemon/net/net.h"
-#include "lib/status/counters.h"
 
 #include <net/if.h>
 

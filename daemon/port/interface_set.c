@@ -196,12 +196,10 @@ static void interface_take_notices(void *context)
 		sd_event_source_set_enabled(notices->source, SD_EVENT_ON);
 }
 
-static int on_notices(sd_event_source *source, int fd, uint32_t events, void *context)
+static int on_notices(sd_event_source *source, int, uint32_t, void *context)
 {
 	struct interface *interface = context;
 
-	(void)fd;
-	(void)events;
 	background_add(interface->device_thread, &interface->notices.job);
 	return sd_event_source_set_enabled(source, SD_EVENT_OFF);
 }

@@ -10,7 +10,6 @@
 #include "lib/ibvcap/shm.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>

@@ -7,7 +7,6 @@
 #include "lib/ibvcap/ring.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -19,20 +19,18 @@
 
 /* ---- coming -------------------------------------------------------------------------------------- */
 
-static int stream_service_open(struct daemon *daemon, struct service *service, struct failure *failure)
+static int stream_service_open(struct daemon *, struct service *service, struct failure *failure)
 {
 	int r = interface_set_open(stream_of(service)->interface, failure);
 
-	(void)daemon;
 	return r == 0 ? stream_fit(stream_of(service), failure) : r;
 }
 
-static int stream_service_prepare(struct daemon *daemon, struct service *service, struct failure *failure)
+static int stream_service_prepare(struct daemon *, struct service *service, struct failure *failure)
 {
 	uint64_t epoch;
 	int r = service_new_epoch(service, &epoch, failure);
 
-	(void)daemon;
 	return r < 0 ? r : stream_prepare(stream_of(service), epoch, failure);
 }
 
@@ -89,9 +87,8 @@ static int stream_service_serve(struct daemon *daemon, struct service *service, 
 	                            strerror(-r));
 }
 
-static int stream_service_capture(struct daemon *daemon, struct service *service, struct failure *failure)
+static int stream_service_capture(struct daemon *, struct service *service, struct failure *failure)
 {
-	(void)daemon;
 	return stream_capture(stream_of(service), failure);
 }
 
@@ -120,15 +117,13 @@ static int stream_service_can_remove(const struct service *service, struct failu
 	return interface_check_answers(((const struct stream *)service)->interface, failure);
 }
 
-static int stream_service_change_groups(struct daemon *daemon, struct service *service, struct failure *failure)
+static int stream_service_change_groups(struct daemon *, struct service *service, struct failure *failure)
 {
-	(void)daemon;
 	return stream_join_changed(stream_of(service), failure);
 }
 
-static int stream_service_change_flows(struct daemon *daemon, struct service *service, struct failure *failure)
+static int stream_service_change_flows(struct daemon *, struct service *service, struct failure *failure)
 {
-	(void)daemon;
 	return stream_add_changed(stream_of(service), failure);
 }
 

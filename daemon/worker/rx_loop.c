@@ -7,7 +7,6 @@
 #include "lib/base/time.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <time.h>
 
 #define BUSY_SLEEP_NS UINT64_C(1000000) /* at most, while there is something to look after */

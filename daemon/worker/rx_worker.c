@@ -5,16 +5,12 @@
  */
 #include "daemon/worker/rx_worker.h"
 
-#include "daemon/base/probes.h"
 #include "lib/base/min.h"
 #include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 /*
  * A queue that fails is reset at once. If it fails again within RESTART_QUIET_NS, there is a pause before the next

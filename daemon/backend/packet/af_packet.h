@@ -20,7 +20,6 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <pthread.h>
-#include <stdatomic.h>
 
 extern const struct backend_ops af_packet_ops;
 

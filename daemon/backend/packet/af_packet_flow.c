@@ -18,7 +18,6 @@
 #include "daemon/net/net.h"
 #include "lib/base/fd.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <netinet/in.h>

@@ -101,9 +101,8 @@ int af_packet_group_admit(struct backend_queue *target, const struct flow_rule *
 /* ---- life ---------------------------------------------------------------------------------------- */
 
 /* They count for the queues. */
-static int group_read_matched(struct backend_queue *base, uint64_t *packets)
+static int group_read_matched(struct backend_queue *, uint64_t *packets)
 {
-	(void)base;
 	*packets = 0;
 	return 0;
 }

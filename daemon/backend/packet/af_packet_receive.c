@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/net_tstamp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -7,13 +7,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-int kernel_path_register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
+int kernel_path_register_memory(struct backend *backend, void *, size_t, struct backend_memory **memory,
                                 struct failure *failure)
 {
 	struct backend_memory *registered = calloc(1, sizeof(*registered));
 
-	(void)address;
-	(void)bytes;
 	if (!registered)
 		return failure_no_memory(failure);
 	registered->backend = backend;
@@ -26,9 +24,8 @@ void kernel_path_unregister_memory(struct backend_memory *memory)
 	free(memory);
 }
 
-int kernel_path_start(struct backend_queue *queue)
+int kernel_path_start(struct backend_queue *)
 {
-	(void)queue;
 	return 0;
 }
 

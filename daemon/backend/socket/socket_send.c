@@ -207,9 +207,8 @@ static void socket_send_clear(struct backend_queue *base)
 /* ---- life ---------------------------------------------------------------------------------------- */
 
 /* A socket sends at once. */
-static int socket_send_start(struct backend_queue *base)
+static int socket_send_start(struct backend_queue *)
 {
-	(void)base;
 	return 0;
 }
 

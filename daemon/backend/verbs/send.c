@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 
 /* id: the number of packets posted so far, including this one. */
 static inline void verbs_put_packet(const struct verbs_send_queue *send, const struct backend_packet *packet,

@@ -192,9 +192,8 @@ static int xdp_read_port(struct backend *base, struct backend_port_statistics *s
 	return 0;
 }
 
-static int xdp_read_clock(struct backend *base, struct backend_clock_reading *reading)
+static int xdp_read_clock(struct backend *, struct backend_clock_reading *reading)
 {
-	(void)base;
 	*reading = (struct backend_clock_reading){.raw = time_utc_ns()};
 	return 0;
 }

@@ -8,7 +8,6 @@
 #include "lib/base/size.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -155,9 +155,8 @@ static void xdp_destroy_group(struct backend_queue *base)
 }
 
 /* All packets count for a member. */
-static int xdp_read_group(struct backend_queue *base, uint64_t *packets)
+static int xdp_read_group(struct backend_queue *, uint64_t *packets)
 {
-	(void)base;
 	*packets = 0;
 	return 0;
 }

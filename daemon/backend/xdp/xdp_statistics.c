@@ -7,10 +7,8 @@
 #include "daemon/backend/bpf/frame_wait.h"
 #include "daemon/backend/xdp/xdp.h"
 
-#include "daemon/base/log.h"
 #include "lib/base/time.h"
 
-#include <errno.h>
 
 static int statistics_read_drops(const struct xdp_receive *receive, struct xdp_socket_drops *sum)
 {
