@@ -65,7 +65,7 @@ MAY_INCLUDE = {
                               "daemon/backend/bpf/flow_tags.h"],
     "daemon/backend/socket": ["daemon/backend/backend.h", "daemon/net", "daemon/packet"],
     "daemon/backend/xdp": ["daemon/base", "daemon/backend/backend.h", "daemon/backend/posted_rows.h",
-                           "daemon/backend/bpf/flow_tags.h", "daemon/backend/bpf/frame_wait.h",
+                           "daemon/backend/bpf/flow_tags.h",
                            "daemon/backend/bpf/xdp_program.h", "daemon/backend/socket", "daemon/net"],
     "daemon/backend/choice": ["daemon/base", "daemon/backend/backend.h", "daemon/net", "daemon/priv",
                               "daemon/backend/packet/af_packet.h", "daemon/backend/verbs/verbs.h",

@@ -6,7 +6,6 @@
 #include "daemon/backend/bpf/flow_table.h"
 
 #include "daemon/backend/bpf/bpf_load.h"
-#include "daemon/backend/bpf/frame_wait.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

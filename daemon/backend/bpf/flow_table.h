@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rules of a BPF program: its maps `flows`, `conditions` and `settings`. Control thread. */
+/* The rules of a BPF program: its maps `flows`, `conditions` and `settings`. Control thread. Declares frame_wait.c. */
 #ifndef DAEMON_BACKEND_BPF_FLOW_TABLE_H
 #define DAEMON_BACKEND_BPF_FLOW_TABLE_H
 
@@ -49,7 +49,7 @@ int flow_table_add(struct flow_table *table, const struct flow_rule *rule, const
                    struct failure *failure);
 /** A rule that was added gets another target, whose rank is not read. No frame finds neither. 0 or -errno. */
 int flow_table_replace(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target);
-/** A rule that was added. */
+/** A rule that was added. Frames may still match it until frame_wait() returns. */
 void flow_table_remove(struct flow_table *table, const struct flow_rule *rule);
 
 /**
@@ -58,5 +58,8 @@ void flow_table_remove(struct flow_table *table, const struct flow_rule *rule);
  * 256; no queue is in two groups. 0 or -errno.
  */
 int flow_table_set_group(const struct flow_table *table, const uint32_t *queues, uint32_t n, bool ports);
+
+/** Wait until no frame is on its way any more through the programs and sockets as they were before. Some 20 ms. */
+void frame_wait(void);
 
 #endif

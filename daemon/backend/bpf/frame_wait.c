@@ -3,7 +3,7 @@
  * Waits until no frame is in a BPF program. The kernel runs the program and delivers to the sockets in one section that
  * synchronize_rcu() waits for; membarrier(2) calls synchronize_rcu().
  */
-#include "daemon/backend/bpf/frame_wait.h"
+#include "daemon/backend/bpf/flow_table.h"
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>

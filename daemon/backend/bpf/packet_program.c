@@ -3,32 +3,16 @@
 #include "daemon/backend/bpf/packet_program.h"
 
 #include "daemon/backend/bpf/bpf_load.h"
-#include "daemon/backend/bpf/flow_table.h"
 #include "lib/base/fd.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ATTACH_TCX_INGRESS ((enum bpf_attach_type)46) /* BPF_TCX_INGRESS, which headers before Linux 6.6 lack */
 
 #define WHOLE_FRAME 0x40000
-
-struct packet_program {
-	char interface[IFNAMSIZ];
-	struct bpf_object *object;
-	struct flow_table table;
-	int link_fd; /* attaches packet_drop; -1: none */
-	int filter_fds[PACKET_PROGRAM_SOCKETS_MAX];
-	uint32_t n_filters;
-};
-
-static int packet_program_fd_of(const struct packet_program *program, const char *name)
-{
-	return bpf_program__fd(bpf_object__find_program_by_name(program->object, name));
-}
 
 /*
  * A filter has its fanout index in its code. All are loaded at once, because the daemon has the right to do so at its
@@ -77,11 +61,6 @@ static int packet_program_load_filters(struct packet_program *program, struct fa
 	                            strerror(-r));
 }
 
-int packet_program_filter_fd(const struct packet_program *program, uint32_t index)
-{
-	return program->filter_fds[index];
-}
-
 int packet_program_load(const char *interface, bool has_ethernet, struct packet_program **out, struct failure *failure)
 {
 	const struct flow_settings settings = {.no_ethernet = !has_ethernet};
@@ -102,22 +81,20 @@ int packet_program_load(const char *interface, bool has_ethernet, struct packet_
 		r = flow_table_init(&program->table, program->object, program->interface, &settings);
 	if (r == 0)
 		r = packet_program_load_filters(program, failure);
-	if (r < 0)
+	if (r < 0) {
 		packet_program_free(program);
-	else
-		*out = program;
-	return r;
-}
-
-int packet_program_fd(const struct packet_program *program)
-{
-	return packet_program_fd_of(program, "packet_steer");
+		return r;
+	}
+	program->steer_fd = bpf_program__fd(bpf_object__find_program_by_name(program->object, "packet_steer"));
+	*out = program;
+	return 0;
 }
 
 /* A kernel without tcx does not know the type of attachment. */
 int packet_program_attach_drop(struct packet_program *program, unsigned int ifindex, struct failure *failure)
 {
-	int fd = bpf_link_create(packet_program_fd_of(program, "packet_drop"), (int)ifindex, ATTACH_TCX_INGRESS, NULL);
+	int drop_fd = bpf_program__fd(bpf_object__find_program_by_name(program->object, "packet_drop"));
+	int fd = bpf_link_create(drop_fd, (int)ifindex, ATTACH_TCX_INGRESS, NULL);
 
 	if (fd >= 0) {
 		program->link_fd = fd;
@@ -144,36 +121,4 @@ void packet_program_free(struct packet_program *program)
 		fd_close(&program->filter_fds[--program->n_filters]);
 	bpf_object__close(program->object);
 	free(program);
-}
-
-int packet_program_set_group(struct packet_program *program, const uint32_t *indexes, uint32_t n, bool ports)
-{
-	return flow_table_set_group(&program->table, indexes, n, ports);
-}
-
-static struct flow_target packet_program_target(const struct packet_flow_target *target)
-{
-	return (struct flow_target){
-		.queue = target->fanout_index, .is_group = target->is_group, .drops = target->drops};
-}
-
-int packet_program_add_flow(struct packet_program *program, const struct flow_rule *rule,
-                            const struct packet_flow_target *target, struct failure *failure)
-{
-	const struct flow_target mine = packet_program_target(target);
-
-	return flow_table_add(&program->table, rule, &mine, failure);
-}
-
-int packet_program_move_flow(struct packet_program *program, const struct flow_rule *rule,
-                             const struct packet_flow_target *target)
-{
-	const struct flow_target mine = packet_program_target(target);
-
-	return flow_table_replace(&program->table, rule, &mine);
-}
-
-void packet_program_remove_flow(struct packet_program *program, const struct flow_rule *rule)
-{
-	flow_table_remove(&program->table, rule);
 }

@@ -11,14 +11,24 @@
 #ifndef DAEMON_BACKEND_BPF_PACKET_PROGRAM_H
 #define DAEMON_BACKEND_BPF_PACKET_PROGRAM_H
 
-#include "daemon/flow/flow.h"
+#include "daemon/backend/bpf/flow_table.h"
 #include "lib/base/failure.h"
 
+#include <net/if.h>
 #include <stdbool.h>
 
-struct packet_program;
-
 #define PACKET_PROGRAM_SOCKETS_MAX 128
+
+struct packet_program {
+	char interface[IFNAMSIZ];
+	struct bpf_object *object;
+	struct flow_table table; /* a flow's queue is the fanout index of its socket, or of the first of its group */
+	int steer_fd;            /* chooses a socket, for PACKET_FANOUT_DATA */
+	int link_fd;             /* attaches packet_drop; -1: none */
+	int filter_fds
+		[PACKET_PROGRAM_SOCKETS_MAX]; /* by fanout index: filters of sockets, which take only its frames */
+	uint32_t n_filters;
+};
 
 /**
  * It takes nothing yet. The name is for messages. has_ethernet: frames have Ethernet headers; without, the MAC of a
@@ -29,29 +39,7 @@ int packet_program_load(const char *interface, bool has_ethernet, struct packet_
 /** The kernel gets all packets again. NULL is allowed. */
 void packet_program_free(struct packet_program *program);
 
-/** Descriptor of the program that chooses a socket, for PACKET_FANOUT_DATA. */
-int packet_program_fd(const struct packet_program *program);
-/** Descriptor of the filter for the socket with this index, which takes only frames that are for the index. */
-int packet_program_filter_fd(const struct packet_program *program, uint32_t index);
 /** Drop the frames of flows that ask for it, as far as a group has the other program. Linux 6.6; else -EOPNOTSUPP. */
 int packet_program_attach_drop(struct packet_program *program, unsigned int ifindex, struct failure *failure);
-
-/** As flow_table_set_group(). */
-int packet_program_set_group(struct packet_program *program, const uint32_t *indexes, uint32_t n, bool ports);
-
-/** The socket or group that gets a flow's frames. */
-struct packet_flow_target {
-	uint32_t fanout_index;
-	bool is_group; /* that begins with the index */
-	bool drops;    /* the kernel does not handle them */
-};
-
-/** Failures: -EEXIST, -E2BIG. */
-int packet_program_add_flow(struct packet_program *program, const struct flow_rule *rule,
-                            const struct packet_flow_target *target, struct failure *failure);
-/** A flow that was added gets another target, and loses no frame. */
-int packet_program_move_flow(struct packet_program *program, const struct flow_rule *rule,
-                             const struct packet_flow_target *target);
-void packet_program_remove_flow(struct packet_program *program, const struct flow_rule *rule);
 
 #endif

@@ -3,37 +3,15 @@
 #include "daemon/backend/bpf/xdp_program.h"
 
 #include "daemon/backend/bpf/bpf_load.h"
-#include "daemon/backend/bpf/flow_table.h"
-#include "daemon/backend/bpf/vlan_strip.h"
+#include "daemon/base/log.h"
+#include "daemon/net/ethtool.h"
 #include "lib/base/fd.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <linux/if_link.h>
-#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct xdp_program {
-	char interface[IFNAMSIZ];
-	struct bpf_object *object;
-	struct flow_table table;
-	int twin_fds[2]; /* of the object */
-	int twin;        /* the one that is attached */
-	int link_fd;     /* -1: none */
-	unsigned int ifindex;
-	bool stopped_vlan_strip; /* of that interface */
-	int sockets_fd;          /* of the object */
-	int counts_fd;           /* of the object */
-	int n_cpus;
-};
-
-static int xdp_program_fd(const struct bpf_object *object, const char *name)
-{
-	const struct bpf_program *found = bpf_object__find_program_by_name(object, name);
-
-	return found ? bpf_program__fd(found) : -ENOENT;
-}
 
 static int xdp_program_size_maps(const struct xdp_program *program, uint32_t n_queues, uint32_t max_card_queues)
 {
@@ -71,8 +49,8 @@ int xdp_program_load(const char *interface, uint32_t n_queues, uint32_t max_card
 		xdp_program_free(program);
 		return r;
 	}
-	program->twin_fds[0] = xdp_program_fd(program->object, "xdp_steer_a");
-	program->twin_fds[1] = xdp_program_fd(program->object, "xdp_steer_b");
+	program->twin_fds[0] = bpf_program__fd(bpf_object__find_program_by_name(program->object, "xdp_steer_a"));
+	program->twin_fds[1] = bpf_program__fd(bpf_object__find_program_by_name(program->object, "xdp_steer_b"));
 	program->sockets_fd = bpf_object__find_map_fd_by_name(program->object, "sockets");
 	program->counts_fd = bpf_object__find_map_fd_by_name(program->object, "counts");
 	*out = program;
@@ -87,6 +65,65 @@ void xdp_program_free(struct xdp_program *program)
 	bpf_object__close(program->object);
 	free(program);
 }
+
+/* ---- rx-vlan-offload ------------------------------------------------------------------------------- */
+
+/*
+ * A driver with rx-vlan-offload (igb, vmxnet3, …) takes the VLAN tag out of a frame before an XDP program sees it: no
+ * flow with a VLAN would match. So it is off while the program is attached. Needs CAP_NET_ADMIN.
+ */
+
+/* 1: changed; 0: it was so, or the driver has no such setting; or -errno. */
+static int vlan_strip_set(const char *interface, bool on)
+{
+	struct ethtool_value flags = {.cmd = ETHTOOL_GFLAGS};
+	int r = ethtool_ask(interface, &flags);
+
+	if (r < 0 || !(flags.data & ETH_FLAG_RXVLAN) == !on)
+		return r == -EOPNOTSUPP ? 0 : r;
+	flags.cmd = ETHTOOL_SFLAGS;
+	flags.data ^= ETH_FLAG_RXVLAN;
+	r = ethtool_ask(interface, &flags);
+	return r < 0 ? r : 1;
+}
+
+/* Leave the tags in the frames; true: this changed the interface. The log says so, or why it cannot be done. */
+static bool vlan_strip_stop(unsigned int ifindex)
+{
+	char name[IF_NAMESIZE];
+	const struct log_about about = {.interface = name};
+	int r = if_indextoname(ifindex, name) ? vlan_strip_set(name, false) : 0;
+
+	if (r > 0)
+		log_message(
+			LOG_INFO, &about,
+			"interface %s: rx-vlan-offload is off as long as the daemon captures there, because XDP does "
+			"not see the VLAN tags that it takes out of the frames",
+			name);
+	else if (r < 0)
+		log_message(
+			LOG_WARNING, &about,
+			"interface %s: cannot switch rx-vlan-offload off: %s: flows with a VLAN match no packet there: "
+			"try 'ethtool -K %s rxvlan off', or use backend = \"packet\"",
+			name, strerror(-r), name);
+	return r > 0;
+}
+
+/* If that cannot be done any more, the log says which command does it. */
+static void vlan_strip_resume(unsigned int ifindex)
+{
+	char name[IF_NAMESIZE];
+	int r = if_indextoname(ifindex, name) ? vlan_strip_set(name, true) : 0;
+
+	if (r < 0)
+		log_message(
+			LOG_NOTICE, &(struct log_about){.interface = name},
+			"interface %s: rx-vlan-offload stays off: %s: 'ethtool -K %s rxvlan on' switches it on, which "
+			"saves the kernel some work for frames with a VLAN",
+			name, strerror(-r), name);
+}
+
+/* ---- the link -------------------------------------------------------------------------------------- */
 
 /* Why the kernel or the driver refuses it on this interface, and the cure. */
 static int xdp_program_refused(const char *interface, unsigned int ifindex, int error, struct failure *failure)
@@ -180,28 +217,12 @@ int xdp_program_set_socket(struct xdp_program *program, uint32_t queue, uint32_t
 	return bpf_map_update_elem(program->sockets_fd, &slot, &fd, BPF_ANY);
 }
 
-int xdp_program_set_group(struct xdp_program *program, const uint32_t *queues, uint32_t n, bool ports)
-{
-	return flow_table_set_group(&program->table, queues, n, ports);
-}
-
-int xdp_program_add_flow(struct xdp_program *program, const struct flow_target *target, const struct flow_rule *rule,
-                         struct failure *failure)
-{
-	return flow_table_add(&program->table, rule, target, failure);
-}
-
-void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule)
-{
-	flow_table_remove(&program->table, rule);
-}
-
-int xdp_program_read_counts(const struct xdp_program *program, uint32_t queue, struct xdp_program_counts *counts)
+int xdp_program_read_counts(const struct xdp_program *program, uint32_t queue, struct flow_counts *counts)
 {
 	struct flow_counts *of_cpus = calloc((size_t)program->n_cpus, sizeof(*of_cpus));
 	int r = of_cpus ? bpf_map_lookup_elem(program->counts_fd, &queue, of_cpus) : -ENOMEM;
 
-	*counts = (struct xdp_program_counts){0};
+	*counts = (struct flow_counts){0};
 	for (int i = 0; r == 0 && i < program->n_cpus; i++) {
 		counts->matched += of_cpus[i].matched;
 		counts->no_socket += of_cpus[i].no_socket;

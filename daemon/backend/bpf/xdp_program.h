@@ -11,20 +11,26 @@
 #ifndef DAEMON_BACKEND_BPF_XDP_PROGRAM_H
 #define DAEMON_BACKEND_BPF_XDP_PROGRAM_H
 
-#include "daemon/backend/bpf/flow_key.h"
-#include "daemon/flow/flow.h"
+#include "daemon/backend/bpf/flow_table.h"
 #include "lib/base/failure.h"
 
+#include <net/if.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-struct xdp_program;
-
-/* Counts of a queue number, since load(). */
-struct xdp_program_counts {
-	uint64_t matched;
-	uint64_t no_socket; /* of these, dropped because the queue had no socket on the card queue */
+struct xdp_program {
+	char interface[IFNAMSIZ];
+	struct bpf_object *object;
+	struct flow_table table; /* a flow's target is a queue, or the first of a group */
+	int twin_fds[2];         /* of the object */
+	int twin;                /* the one that is attached */
+	int link_fd;             /* -1: none */
+	unsigned int ifindex;
+	bool stopped_vlan_strip; /* of that interface */
+	int sockets_fd;          /* of the object */
+	int counts_fd;           /* of the object */
+	int n_cpus;
 };
 
 /**
@@ -54,12 +60,6 @@ int xdp_program_set_card_queues(struct xdp_program *program, uint32_t n);
 /** The socket is bound to that card_queue. 0 or -errno. */
 int xdp_program_set_socket(struct xdp_program *program, uint32_t queue, uint32_t card_queue, int fd);
 
-/** As flow_table_set_group(). */
-int xdp_program_set_group(struct xdp_program *program, const uint32_t *queues, uint32_t n, bool ports);
-
-/** The target's rank is the rule's. No two flows of all queues match the same packet. Failures: -EEXIST, -E2BIG. */
-int xdp_program_add_flow(struct xdp_program *program, const struct flow_target *target, const struct flow_rule *rule,
-                         struct failure *failure);
 /**
  * When a packet of a flow with has_time arrived, by CLOCK_TAI. frame: its first byte in the socket's memory, which was
  * 0 before its first packet. 0: its driver has no room for the time.
@@ -71,10 +71,8 @@ static inline uint64_t xdp_program_packet_time(const uint8_t *frame)
 	memcpy(&tai_ns, frame - sizeof(tai_ns), sizeof(tai_ns));
 	return tai_ns;
 }
-/** Packets may still match it until membarrier(MEMBARRIER_CMD_GLOBAL) returns. */
-void xdp_program_remove_flow(struct xdp_program *program, const struct flow_rule *rule);
 
-/** Any thread. 0 or -errno. */
-int xdp_program_read_counts(const struct xdp_program *program, uint32_t queue, struct xdp_program_counts *counts);
+/** Counts of a queue number, since load(). Any thread. 0 or -errno. */
+int xdp_program_read_counts(const struct xdp_program *program, uint32_t queue, struct flow_counts *counts);
 
 #endif

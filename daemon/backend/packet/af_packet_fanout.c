@@ -93,7 +93,7 @@ static int fanout_add(struct af_packet *backend)
 
 static int fanout_set_program(const struct af_packet *backend)
 {
-	int program = packet_program_fd(backend->program);
+	int program = backend->program->steer_fd;
 
 	return setsockopt(backend->fanout.at[0].fd, SOL_PACKET, PACKET_FANOUT_DATA, &program, sizeof(program)) == 0
 	               ? 0
@@ -184,7 +184,7 @@ int af_packet_fanout_enter(struct af_packet *backend, uint64_t turn, int fd)
 
 int af_packet_fanout_accept(struct af_packet *backend, uint32_t index)
 {
-	int filter = packet_program_filter_fd(backend->program, index);
+	int filter = backend->program->filter_fds[index];
 
 	return setsockopt(backend->fanout.at[index].fd, SOL_SOCKET, SO_ATTACH_BPF, &filter, sizeof(filter)) == 0
 	               ? 0

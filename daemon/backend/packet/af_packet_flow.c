@@ -108,12 +108,12 @@ static int flow_failed(const struct af_packet *backend, const struct af_packet_f
 /* ---- the table of the program -------------------------------------------------------------------- */
 
 /* A queue outside the fanout group has index 0: the program has its flows, too, but gives their frames to no socket. */
-static struct packet_flow_target flow_target(const struct af_packet *backend, const struct af_packet_flow *flow)
+static struct flow_target flow_target(const struct af_packet *backend, const struct af_packet_flow *flow)
 {
 	const struct af_packet_receive *first = af_packet_first(flow->base.queue);
 
-	return (struct packet_flow_target){
-		.fanout_index = first->fanout_index,
+	return (struct flow_target){
+		.queue = first->fanout_index,
 		.is_group = first->fanout_index && flow->base.queue != &first->queue.base,
 		.drops = backend->drops && !flow->rule.copy && flow->rule.match != CONFIG_MATCH_DEFAULT,
 	};
@@ -138,22 +138,22 @@ static struct af_packet_flow *flow_find_same(const struct af_packet *backend, co
 /* The kernel's own packets come before the leftover ones. It does not say which groups it has joined. */
 static int flow_add_kernels(const struct af_packet *backend, struct failure *failure)
 {
-	const struct packet_flow_target nowhere = {0};
+	const struct flow_target nowhere = {0};
 	struct flow_rule rule = {.match = CONFIG_MATCH_DEFAULT};
 	int r;
 
 	memset(rule.mask.destination_mac, 0xff, 6);
 	memset(rule.value.destination_mac, 0xff, 6);
-	r = packet_program_add_flow(backend->program, &rule, &nowhere, failure);
+	r = flow_table_add(&backend->program->table, &rule, &nowhere, failure);
 	memcpy(rule.value.destination_mac, backend->mac, 6);
 	if (r == 0 || r == -EEXIST)
-		r = packet_program_add_flow(backend->program, &rule, &nowhere, failure);
+		r = flow_table_add(&backend->program->table, &rule, &nowhere, failure);
 	return r == -EEXIST ? 0 : r;
 }
 
 static int flow_add_to_table(struct af_packet *backend, struct af_packet_flow *flow, struct failure *failure)
 {
-	const struct packet_flow_target target = flow_target(backend, flow);
+	const struct flow_target target = flow_target(backend, flow);
 	int r = 0;
 
 	if (af_packet_is_beside(flow))
@@ -166,12 +166,12 @@ static int flow_add_to_table(struct af_packet *backend, struct af_packet_flow *f
 		r = flow_add_kernels(backend, failure);
 	if (r == 0)
 		r = flow_find_same(backend, flow)
-		            ? packet_program_move_flow(backend->program, &flow->rule, &target)
-		            : packet_program_add_flow(backend->program, &flow->rule, &target, failure);
+		            ? flow_table_replace(&backend->program->table, &flow->rule, &target)
+		            : flow_table_add(&backend->program->table, &flow->rule, &target, failure);
 	flow->is_in_table = r == 0;
-	if (r < 0 && !target.fanout_index)
+	if (r < 0 && !target.queue)
 		log_warning("%s: the kernel handles its packets, too", failure->text);
-	return target.fanout_index ? r : 0;
+	return target.queue ? r : 0;
 }
 
 static void flow_remove_from_table(struct af_packet *backend, struct af_packet_flow *flow)
@@ -184,11 +184,11 @@ static void flow_remove_from_table(struct af_packet *backend, struct af_packet_f
 		return;
 	flow->is_in_table = false;
 	if (other) {
-		const struct packet_flow_target target = flow_target(backend, other);
+		const struct flow_target target = flow_target(backend, other);
 
-		packet_program_move_flow(backend->program, &other->rule, &target);
+		flow_table_replace(&backend->program->table, &other->rule, &target);
 	} else {
-		packet_program_remove_flow(backend->program, &flow->rule);
+		flow_table_remove(&backend->program->table, &flow->rule);
 	}
 }
 

@@ -145,7 +145,7 @@ static int group_set_indexes(const struct af_packet_group *group, uint32_t field
 		return failure_set(failure, EX_CONFIG, E2BIG,
 		                   "interface %s: its streams have more than %d queues with backend packet",
 		                   backend->interface, AF_PACKET_FANOUT_MAX - 2);
-	r = packet_program_set_group(backend->program, indexes, n, fields & BACKEND_HASH_PORTS);
+	r = flow_table_set_group(&backend->program->table, indexes, n, fields & BACKEND_HASH_PORTS);
 	return r == 0 ? 0
 	              : failure_set(failure, EX_OSERR, -r, "interface %s: cannot share packets out: %s",
 	                            backend->interface, strerror(-r));

@@ -186,7 +186,7 @@ struct xdp_receive {
 	bool arm_due; /* arm() was called while no slot was posted */
 
 	/* The counts of the queue's number when the queue was made. */
-	struct xdp_program_counts counts_before;
+	struct flow_counts counts_before;
 	struct xdp_socket_drops drops_before;
 	_Atomic bool flows_removed; /* since the last reading: packets may still be on their way */
 };

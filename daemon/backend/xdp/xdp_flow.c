@@ -75,7 +75,7 @@ int xdp_add_flow(struct backend_queue *base, const struct flow_rule *rule, struc
 	pthread_mutex_lock(&backend->changing);
 	r = flow_add_tags(&members, rule, failure);
 	if (r == 0) {
-		r = xdp_program_add_flow(backend->program, &target, rule, failure);
+		r = flow_table_add(&backend->program->table, rule, &target, failure);
 		if (r < 0)
 			flow_remove_tags(&members, members.n, rule);
 	}
@@ -94,7 +94,7 @@ void xdp_remove_flow(struct backend_flow *base)
 	struct xdp_backend *backend = members.at[0]->backend;
 
 	pthread_mutex_lock(&backend->changing);
-	xdp_program_remove_flow(backend->program, &flow->rule);
+	flow_table_remove(&backend->program->table, &flow->rule);
 	flow_remove_tags(&members, members.n, &flow->rule);
 	pthread_mutex_unlock(&backend->changing);
 	for (uint32_t i = 0; i < members.n; i++)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The life of a queue: it takes a free number and the sockets of that number, and leaves the sockets empty. Groups. */
-#include "daemon/backend/bpf/frame_wait.h"
 #include "daemon/backend/xdp/xdp.h"
 
 #include <errno.h>
@@ -190,8 +189,8 @@ int xdp_create_group(struct backend *base, const struct backend_group_options *o
 		numbers[i] = group->members.at[i]->number;
 	}
 	if (r == 0)
-		r = xdp_program_set_group(backend->program, numbers, options->n_queues,
-		                          options->fields & BACKEND_HASH_PORTS);
+		r = flow_table_set_group(&backend->program->table, numbers, options->n_queues,
+		                         options->fields & BACKEND_HASH_PORTS);
 	if (r < 0) {
 		free(group);
 		return failure_set(failure, EX_UNAVAILABLE, -r,

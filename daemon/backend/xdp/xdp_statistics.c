@@ -4,7 +4,6 @@
  * reason + packets still in the rings. The kernel and the program never reset the counts of a queue number, so a queue
  * subtracts the counts at its creation.
  */
-#include "daemon/backend/bpf/frame_wait.h"
 #include "daemon/backend/xdp/xdp.h"
 
 #include "lib/base/time.h"
@@ -25,7 +24,7 @@ static int statistics_read_drops(const struct xdp_receive *receive, struct xdp_s
 	return 0;
 }
 
-static int statistics_read_program(const struct xdp_receive *receive, struct xdp_program_counts *counts)
+static int statistics_read_program(const struct xdp_receive *receive, struct flow_counts *counts)
 {
 	return xdp_program_read_counts(receive->backend->program, receive->number, counts);
 }
@@ -64,7 +63,7 @@ static bool statistics_is_drained(const struct xdp_receive *receive)
  * The sockets are unbound. In another namespace the program would go on matching packets, which the kernel then loses
  * without a count. So the program is detached, and packets that it matched and the sockets did not get are lost.
  */
-static void statistics_count_unbound(struct xdp_receive *receive, const struct xdp_program_counts *counts,
+static void statistics_count_unbound(struct xdp_receive *receive, const struct flow_counts *counts,
                                      const struct xdp_socket_drops *drops)
 {
 	uint64_t known = counts->no_socket + drops->no_frame + drops->ring_full;
@@ -83,7 +82,7 @@ int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
 {
 	struct xdp_receive *receive = xdp_receive(base);
 	struct xdp_socket_drops drops;
-	struct xdp_program_counts counts;
+	struct flow_counts counts;
 	bool is_unbound = xdp_socket_is_unbound(&receive->sockets[0]);
 	int r;
 

@@ -245,19 +245,24 @@ void *__wrap_malloc(size_t bytes)
 int __wrap_packet_program_load(const char *interface, bool has_ethernet, struct packet_program **program,
                                struct failure *failure);
 void __wrap_packet_program_free(struct packet_program *program);
-int __wrap_packet_program_fd(const struct packet_program *program);
-int __wrap_packet_program_filter_fd(const struct packet_program *program, uint32_t index);
 int __wrap_packet_program_attach_drop(struct packet_program *program, unsigned int ifindex, struct failure *failure);
-int __wrap_packet_program_set_group(struct packet_program *program, const uint32_t *indexes, uint32_t n, bool ports);
-int __wrap_packet_program_add_flow(struct packet_program *program, const struct flow_rule *rule,
-                                   const struct packet_flow_target *target, struct failure *failure);
-int __wrap_packet_program_move_flow(struct packet_program *program, const struct flow_rule *rule,
-                                    const struct packet_flow_target *target);
-void __wrap_packet_program_remove_flow(struct packet_program *program, const struct flow_rule *rule);
+int __wrap_flow_table_set_group(const struct flow_table *table, const uint32_t *indexes, uint32_t n, bool ports);
+int __wrap_flow_table_add(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
+                          struct failure *failure);
+int __wrap_flow_table_replace(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target);
+void __wrap_flow_table_remove(struct flow_table *table, const struct flow_rule *rule);
+
+static struct packet_program the_program;
 
 static void expect_program(const struct packet_program *program)
 {
-	cr_assert_eq((const void *)program, (const void *)&kernel);
+	cr_assert_eq((const void *)program, (const void *)&the_program);
+	cr_assert_gt(kernel.n_loaded, 0);
+}
+
+static void expect_table(const struct flow_table *table)
+{
+	cr_assert_eq((const void *)table, (const void *)&the_program.table);
 	cr_assert_gt(kernel.n_loaded, 0);
 }
 
@@ -269,7 +274,10 @@ int __wrap_packet_program_load(const char *interface, bool has_ethernet, struct 
 	if (kernel.program_load_result < 0)
 		return failure_set(failure, 1, -kernel.program_load_result, "interface %s: no program today",
 		                   interface);
-	*program = (struct packet_program *)&kernel;
+	*program = &the_program;
+	the_program.steer_fd = KERNEL_PROGRAM_FD;
+	for (int i = 0; i < PACKET_PROGRAM_SOCKETS_MAX; i++)
+		the_program.filter_fds[i] = KERNEL_FILTER_FD + i;
 	kernel.n_loaded++;
 	return 0;
 }
@@ -281,18 +289,6 @@ void __wrap_packet_program_free(struct packet_program *program)
 	kernel.n_loaded -= program != NULL;
 }
 
-int __wrap_packet_program_fd(const struct packet_program *program)
-{
-	expect_program(program);
-	return KERNEL_PROGRAM_FD;
-}
-
-int __wrap_packet_program_filter_fd(const struct packet_program *program, uint32_t index)
-{
-	expect_program(program);
-	return KERNEL_FILTER_FD + (int)index;
-}
-
 int __wrap_packet_program_attach_drop(struct packet_program *program, unsigned int ifindex, struct failure *failure)
 {
 	expect_program(program);
@@ -301,9 +297,9 @@ int __wrap_packet_program_attach_drop(struct packet_program *program, unsigned i
 	                                      : 0;
 }
 
-int __wrap_packet_program_set_group(struct packet_program *program, const uint32_t *indexes, uint32_t n, bool ports)
+int __wrap_flow_table_set_group(const struct flow_table *table, const uint32_t *indexes, uint32_t n, bool ports)
 {
-	expect_program(program);
+	expect_table(table);
 	if (kernel.program_group_result < 0)
 		return kernel.program_group_result;
 	memcpy(kernel.group_indexes, indexes, n * sizeof(*indexes));
@@ -332,12 +328,12 @@ const struct kernel_flow *kernel_find_flow(const struct flow_rule *rule)
 	return find_flow(rule);
 }
 
-int __wrap_packet_program_add_flow(struct packet_program *program, const struct flow_rule *rule,
-                                   const struct packet_flow_target *target, struct failure *failure)
+int __wrap_flow_table_add(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target,
+                          struct failure *failure)
 {
 	int error = find_flow(rule) ? EEXIST : -kernel.program_add_result;
 
-	expect_program(program);
+	expect_table(table);
 	cr_assert_lt(kernel.n_flows, KERNEL_FLOWS_MAX);
 	if (error)
 		return failure_set(failure, 1, error, "no room in the table");
@@ -345,23 +341,22 @@ int __wrap_packet_program_add_flow(struct packet_program *program, const struct 
 	return 0;
 }
 
-int __wrap_packet_program_move_flow(struct packet_program *program, const struct flow_rule *rule,
-                                    const struct packet_flow_target *target)
+int __wrap_flow_table_replace(struct flow_table *table, const struct flow_rule *rule, const struct flow_target *target)
 {
 	struct kernel_flow *flow = find_flow(rule);
 
-	expect_program(program);
+	expect_table(table);
 	cr_assert_not_null(flow);
 	flow->target = *target;
 	flow->n_moves++;
 	return 0;
 }
 
-void __wrap_packet_program_remove_flow(struct packet_program *program, const struct flow_rule *rule)
+void __wrap_flow_table_remove(struct flow_table *table, const struct flow_rule *rule)
 {
 	struct kernel_flow *flow = find_flow(rule);
 
-	expect_program(program);
+	expect_table(table);
 	cr_assert_not_null(flow);
 	*flow = kernel.flows[--kernel.n_flows];
 }

@@ -30,7 +30,7 @@ struct kernel_call {
 /* A flow in the table of the program. */
 struct kernel_flow {
 	struct flow_rule rule;
-	struct packet_flow_target target;
+	struct flow_target target;
 	int n_moves;
 };
 #define KERNEL_FLOWS_MAX 64

@@ -69,7 +69,7 @@ void steering_join(const int fds[2], int type)
 
 static void steering_set_programs(const struct steering *steering)
 {
-	int steer = packet_program_fd(steering->program), filter = packet_program_filter_fd(steering->program, 1);
+	int steer = steering->program->steer_fd, filter = steering->program->filter_fds[1];
 
 	cr_assert(eq(int, setsockopt(steering->fds[0], SOL_PACKET, PACKET_FANOUT_DATA, &steer, sizeof(steer)), 0), "%s",
 	          strerror(errno));
@@ -94,7 +94,7 @@ void steering_open(struct steering *steering, const char *interface, bool with_p
 
 void steering_add(const struct steering *steering, const struct flow_rule *rule)
 {
-	const struct packet_flow_target target = {.fanout_index = 1, .drops = true};
+	const struct flow_target target = {.queue = 1, .drops = true};
 
-	cr_assert(eq(int, packet_program_add_flow(steering->program, rule, &target, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, flow_table_add(&steering->program->table, rule, &target, &failure), 0), "%s", failure.text);
 }

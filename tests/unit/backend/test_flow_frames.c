@@ -204,7 +204,7 @@ static void use_rule(const struct flow_rule *rule)
 	if (is_used) {
 		flow_table_remove(&table, &in_use);
 		for (int i = 0; i < N_STEERINGS; i++)
-			packet_program_remove_flow(steerings[i].program, &in_use);
+			flow_table_remove(&steerings[i].program->table, &in_use);
 	}
 	set_filter(filtered, SOL_SOCKET, SO_ATTACH_FILTER, rule, AF_PACKET_WHOLE_FRAME);
 	set_filter(classic[0], SOL_PACKET, PACKET_FANOUT_DATA, rule, 1);
@@ -370,7 +370,7 @@ Test(flow_frames, the_headers_may_be_in_several_pieces)
 			write_to_tap(fd, bytes, n_bytes, (uint16_t)first);
 			expect_on_tap(&on_tap, &flow_frames[i], first);
 		}
-		packet_program_remove_flow(on_tap.program, &rule);
+		flow_table_remove(&on_tap.program->table, &rule);
 	}
 	packet_program_free(on_tap.program);
 	close(fd);

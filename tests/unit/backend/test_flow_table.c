@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* When the kernel may give the memory of a removed rule to another one. */
 #include "daemon/backend/bpf/flow_table.h"
-#include "daemon/backend/bpf/frame_wait.h"
 
 #include <arpa/inet.h>
 #include <bpf/bpf.h>

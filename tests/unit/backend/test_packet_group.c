@@ -294,9 +294,9 @@ Test(packet_group_of_program, flows_to_the_group_and_to_its_queues_are_the_progr
 	cr_assert(eq(int, af_packet_add_flow(group_of_placed, &shared, &flow, &failure), 0), "%s", failure.text);
 	cr_assert(eq(int, af_packet_add_flow(placed[1], &own, &flow, &failure), 0), "both kinds: %s", failure.text);
 	cr_expect(kernel_find_flow(&shared)->target.is_group);
-	cr_expect(eq(u32, kernel_find_flow(&shared)->target.fanout_index, af_packet_receive(placed[0])->fanout_index));
+	cr_expect(eq(u32, kernel_find_flow(&shared)->target.queue, af_packet_receive(placed[0])->fanout_index));
 	cr_expect(not(kernel_find_flow(&own)->target.is_group));
-	cr_expect(eq(u32, kernel_find_flow(&own)->target.fanout_index, af_packet_receive(placed[1])->fanout_index));
+	cr_expect(eq(u32, kernel_find_flow(&own)->target.queue, af_packet_receive(placed[1])->fanout_index));
 	cr_expect(eq(int, kernel_count(-1, PACKET_FANOUT), 0));
 	for (int i = 0; i < N; i++)
 		cr_expect(eq(int, kernel_count(fd_of(placed[i]), SO_ATTACH_FILTER), 0));

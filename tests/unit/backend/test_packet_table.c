@@ -79,7 +79,7 @@ static void expect_in_table(struct flow_rule rule, uint32_t fanout_index, bool d
 	const struct kernel_flow *flow = kernel_find_flow(&rule);
 
 	cr_assert(ne(ptr, (void *)flow, NULL));
-	cr_expect(eq(u32, flow->target.fanout_index, fanout_index));
+	cr_expect(eq(u32, flow->target.queue, fanout_index));
 	cr_expect(eq(int, flow->target.drops, drops));
 	cr_expect(not(flow->target.is_group));
 }

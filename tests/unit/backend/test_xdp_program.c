@@ -95,7 +95,7 @@ static void send_frames(uint16_t port, int n)
 /* The counts of a queue as soon as they are that, or after a second. */
 static void expect_counts(uint32_t queue, uint64_t matched, uint64_t no_socket)
 {
-	struct xdp_program_counts counts = {0};
+	struct flow_counts counts = {0};
 
 	for (int ms = 0; ms < 1000 && counts.matched != matched; ms++) {
 		cr_assert(eq(int, xdp_program_read_counts(program, queue, &counts), 0));
@@ -107,8 +107,8 @@ static void expect_counts(uint32_t queue, uint64_t matched, uint64_t no_socket)
 
 static int add_flow(uint32_t queue, const struct flow_rule *rule, bool is_group)
 {
-	return xdp_program_add_flow(program, &(struct flow_target){.queue = queue, .is_group = is_group}, rule,
-	                            &failure);
+	return flow_table_add(&program->table, rule, &(struct flow_target){.queue = queue, .is_group = is_group},
+	                      &failure);
 }
 
 static void attach(void)
@@ -148,7 +148,7 @@ Test(xdp_program, without_a_socket_a_streams_packets_are_dropped_and_counted_and
 	expect_counts(1, 4, 4);
 	cr_expect(eq(int, n_received(kernel), 5));
 
-	xdp_program_remove_flow(program, &rules[0]);
+	flow_table_remove(&program->table, &rules[0]);
 	send_frames(7502, 6);
 	send_frames(7503, 1);
 	expect_counts(1, 5, 5);
@@ -171,7 +171,7 @@ Test(xdp_program, of_two_rules_that_match_the_one_of_higher_priority_has_the_pac
 	send_frames(7502, 3);
 	send_frames(7503, 4);
 	expect_counts(1, 7, 7);
-	xdp_program_remove_flow(program, &all);
+	flow_table_remove(&program->table, &all);
 	send_frames(7502, 2);
 	send_frames(7503, 1);
 	expect_counts(1, 8, 8);
@@ -201,7 +201,7 @@ Test(xdp_program, has_room_for_a_number_of_rules_that_are_not_exact)
 
 static uint64_t matched_of(uint32_t queue)
 {
-	struct xdp_program_counts counts;
+	struct flow_counts counts;
 
 	cr_assert(eq(int, xdp_program_read_counts(program, queue, &counts), 0));
 	return counts.matched;
@@ -213,7 +213,7 @@ Test(xdp_program, a_hash_shares_the_packets_of_a_groups_flow_out_and_those_of_a_
 	struct flow_rule shared = to_port(7502), own = to_port(7503);
 
 	attach();
-	cr_assert(eq(int, xdp_program_set_group(program, members, N_QUEUES, true), 0));
+	cr_assert(eq(int, flow_table_set_group(&program->table, members, N_QUEUES, true), 0));
 	cr_assert(eq(int, add_flow(1, &shared, true), 0), "%s", failure.text);
 	cr_assert(eq(int, add_flow(1, &own, false), 0), "%s", failure.text);
 	send_frames(7502, 100); /* each of another source port */
@@ -227,14 +227,14 @@ Test(xdp_program, a_hash_shares_the_packets_of_a_groups_flow_out_and_those_of_a_
 	expect_counts(1, 150 - matched_of(0), 150 - matched_of(0));
 
 	/* By the addresses alone they have one home. */
-	cr_assert(eq(int, xdp_program_set_group(program, members, N_QUEUES, false), 0));
+	cr_assert(eq(int, flow_table_set_group(&program->table, members, N_QUEUES, false), 0));
 	uint64_t before[N_QUEUES] = {matched_of(0), matched_of(1)};
 	send_frames(7502, 50);
 	for (int ms = 0; ms < 1000 && matched_of(0) + matched_of(1) < 200; ms++)
 		poll(NULL, 0, 1);
 	cr_expect(matched_of(0) == before[0] + 50 || matched_of(1) == before[1] + 50);
-	cr_expect(eq(int, xdp_program_set_group(program, members, FLOW_GROUP_MAX + 1, true), -EINVAL));
-	cr_expect(eq(int, xdp_program_set_group(program, too_large, 1, true), -ERANGE));
+	cr_expect(eq(int, flow_table_set_group(&program->table, members, FLOW_GROUP_MAX + 1, true), -EINVAL));
+	cr_expect(eq(int, flow_table_set_group(&program->table, too_large, 1, true), -ERANGE));
 }
 
 static struct flow_key key_of(uint8_t source, uint16_t source_port, uint8_t destination, uint16_t destination_port)
@@ -418,7 +418,7 @@ Test(xdp_program, nothing_is_left_of_a_process_that_is_killed)
 Test(xdp_program, card_queues_that_come_later_run_the_program_once_it_knows_them)
 {
 	struct flow_rule rule = to_port(7502);
-	struct xdp_program_counts counts;
+	struct flow_counts counts;
 
 	cr_assert(system("ip link del test0 && ip link add test0 address " TEST_MAC
 	                 " numrxqueues 4 numtxqueues 4 type veth peer name test1 numrxqueues 4 numtxqueues 4 && "
