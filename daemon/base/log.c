@@ -2,10 +2,9 @@
 /* Writes log messages to the journal or to stderr. */
 #include "daemon/base/log.h"
 
-#include "daemon/base/log_event.h"
+#include "daemon/base/log_limit.h"
 #include "lib/base/time.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -157,8 +156,8 @@ static bool log_send_to_journal(int priority, const struct log_about *about, uin
 	if (n_left_out)
 		log_add_field(&fields, "IBVCAP_LEFT_OUT=%" PRIu64, n_left_out);
 	if (about) {
-		if (about->event != LOG_EVENT_NONE)
-			log_add_field(&fields, "MESSAGE_ID=%s", log_event_ids[about->event]);
+		if (about->event)
+			log_add_field(&fields, "MESSAGE_ID=%s", about->event);
 		if (about->stream)
 			log_add_field(&fields, "IBVCAP_STREAM=%s", about->stream);
 		if (about->channel)
@@ -242,37 +241,6 @@ void log_lines(int priority, const struct log_about *about, const char *text, co
 		log_message(priority, about, "%.*s", (int)(end - text), text);
 	log_message(priority, about, "%s%s", text, behind);
 }
-
-/* ---- events ------------------------------------------------------------------------------------- */
-
-const char *const log_event_ids[LOG_EVENT_N] = {
-	[LOG_EVENT_READY] = "1c523a4a540740f988e12fbc3ea9e333",
-	[LOG_EVENT_FAILED] = "2f5aaeaf5e6d41b7a4d4ca34f383a608",
-	[LOG_EVENT_RELOADED] = "7e929f93d7f74f5d984e32155b3006e7",
-	[LOG_EVENT_RELOAD_FAILED] = "0a9f6c70f72b42fdb21b397ed1a00e99",
-	[LOG_EVENT_WAITING_FOR_MEMORY] = "04251727eede4d14b59b7e2941bf9459",
-	[LOG_EVENT_LINK_DOWN] = "b14112eb41284127b567e5de4a8d84bd",
-	[LOG_EVENT_LINK_UP] = "4a2ca4a570a64b7c9424dfdf35675cd1",
-	[LOG_EVENT_DEVICE] = "f19f3c39931143b0a50dc1d87fbeb7dd",
-	[LOG_EVENT_PACKETS_LOST] = "f695e6ce7806413ca1a0ccb17828f665",
-	[LOG_EVENT_LOSS_ENDED] = "f5d27a59462a41cbb745c3242b40d0d5",
-	[LOG_EVENT_STREAM_ENDED] = "fa587a8669f9420da4c4373f1a7d7adf",
-	[LOG_EVENT_CONSUMER_BAD] = "af66331c83c94e1c81417d6abf48f13b",
-	[LOG_EVENT_CONSUMER_DEMOTED] = "e595737ec7cd439099a08e82712999ba",
-	[LOG_EVENT_CONSUMER_LOSES] = "e08214f1b09e4092b203f0a875f3a78c",
-	[LOG_EVENT_CONSUMER_LOSS_ENDED] = "02d76f1b57ad4dc5b4978ca07a9a427b",
-	[LOG_EVENT_CHANNEL_FAILED] = "c7f951cccafa410dbbe0fb4c31952ce4",
-	[LOG_EVENT_CHANNEL_ENDED] = "6ae52e79aecc43b197cfe996e3b3d91a",
-	[LOG_EVENT_DESTINATION_LOST] = "518cba9ea1e349ffbf06642fe105fafc",
-	[LOG_EVENT_DESTINATION_FOUND] = "784883425cba4b14863ab7aa9835295b",
-	[LOG_EVENT_SENDER_BAD] = "bd092fad0b17420e9d6b61f30cee9fe0",
-	[LOG_EVENT_CLIENT_REFUSED] = "f13b1d646d6d4f36b2c6758557544053",
-	[LOG_EVENT_CLIENT_BAD] = "7cc3db2063574ef5894492a145f08c64",
-	[LOG_EVENT_RIGHTS_LOST] = "e0c5a7e69d614a8e84a705446c6ccb01",
-	[LOG_EVENT_STUCK] = "29b52fdf2e6648c486191e150772d4fa",
-	[LOG_EVENT_WAKE_BUDGET] = "44bdfbfbc8784ac391aba5b869d4bc0d",
-};
-static_assert(LOG_EVENT_N == 26, "an event needs an id here and a text in systemd/ibvcap.catalog");
 
 /* ---- limits ------------------------------------------------------------------------------------- */
 

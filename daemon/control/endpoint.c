@@ -210,7 +210,7 @@ enum ibvcap_disconnect endpoint_disconnect_reason(const struct endpoint *endpoin
 }
 
 /* n: such disconnections so far */
-static void log_client(const struct endpoint_client *client, enum log_event event, const char *what, uint64_t n)
+static void log_client(const struct endpoint_client *client, const char *event, const char *what, uint64_t n)
 {
 	const struct endpoint *endpoint = client->endpoint;
 	struct log_about about = {.event = event, .peer = endpoint->kind->peer, .pid = client->pid, .uid = client->uid};

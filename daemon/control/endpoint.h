@@ -35,7 +35,7 @@ struct endpoint_kind {
 	const char *user_key;   /* … and of one */
 	const char *until;      /* a client that has left counts until: a clause */
 	bool is_channel;
-	enum log_event bad_event;
+	const char *bad_event; /* LOG_EVENT_… */
 	/** The session of the client ends: take the client's memory back from the worker. The client is freed later. */
 	void (*close)(struct endpoint_client *client);
 	/** Nothing is left but retained memory that no process has any more: free it. */

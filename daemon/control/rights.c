@@ -2,7 +2,6 @@
 /* Compares a client's user and groups with the lists in the configuration. */
 #include "daemon/control/rights.h"
 
-
 static const struct payer unnamed = {.kind = PAYER_UNNAMED};
 
 static struct payer payer_of_user(const struct peer *peer)

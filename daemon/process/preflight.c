@@ -70,83 +70,62 @@ void preflight_raise_limits(void)
 /* ---- CPUs ---------------------------------------------------------------------------------------- */
 
 /*
- * The CPUs of wanted that this process may use: those that are online and in its control group. The kernel takes the
- * others off the mask. This thread keeps those that it has, so it stays where it runs. False: the kernel does not tell.
+ * The CPUs that this process may use: those that are online and in its control group. The kernel takes the others off
+ * the mask. This thread keeps those that it has, so it stays where it runs. False: the kernel does not tell.
  */
-static bool preflight_probe_cpus(const cpu_set_t *wanted, cpu_set_t *granted)
+static bool preflight_probe_cpus(cpu_set_t *granted)
 {
-	cpu_set_t before, both;
+	cpu_set_t before, every;
 	bool is_known;
 
-	if (CPU_COUNT(wanted) == 0 || sched_getaffinity(0, sizeof(before), &before) < 0)
+	if (sched_getaffinity(0, sizeof(before), &before) < 0)
 		return false;
-	CPU_OR(&both, &before, wanted);
-	is_known =
-		sched_setaffinity(0, sizeof(both), &both) == 0 && sched_getaffinity(0, sizeof(*granted), granted) == 0;
+	memset(&every, 0xff, sizeof(every));
+	is_known = sched_setaffinity(0, sizeof(every), &every) == 0 &&
+	           sched_getaffinity(0, sizeof(*granted), granted) == 0;
 	sched_setaffinity(0, sizeof(before), &before);
 	return is_known;
 }
 
-/* A queue of a stream, or a channel, and the CPU that its worker is to have; -1: none, or it has it already. */
-struct preflight_worker {
-	const char *kind;
-	const char *name;
-	const char *file;
-	int line;
-	int cpu;
-};
-
-static struct preflight_worker preflight_worker_at(const struct config *config, const struct config *running,
-                                                   uint32_t i)
+static void preflight_refuse_cpu(const char *file, int line, const char *what, const char *name, int32_t cpu,
+                                 struct failure *failure)
 {
-	const struct config_channel *channel;
-	bool runs;
+	struct failure found;
 
-	if (i < config->n_streams * CONFIG_QUEUES_MAX) {
-		const struct config_stream *stream = &config->streams[i / CONFIG_QUEUES_MAX];
-		uint32_t queue = i % CONFIG_QUEUES_MAX;
-
-		runs = running && config_find_stream(running, stream->name);
-		return (struct preflight_worker){"stream", stream->name, stream->file, stream->line,
-		                                 runs || queue >= stream->queues ? -1
-		                                                                 : config_queue_cpu(stream, queue)};
-	}
-	channel = &config->channels[i - config->n_streams * CONFIG_QUEUES_MAX];
-	runs = running && config_find_channel(running, channel->name);
-	return (struct preflight_worker){"channel", channel->name, channel->file, channel->line,
-	                                 runs ? -1 : channel->cpu};
+	failure_set(&found, EX_CONFIG, EINVAL,
+	            "%s:%d: %s '%s': cpu = %d: the daemon may not use such a CPU; accepted is -1, or one that is in "
+	            "/sys/devices/system/cpu/online and, if the service has any, in its AllowedCPUs=",
+	            file, line, what, name, cpu);
+	failure_add(failure, &found);
 }
 
 int preflight_check_cpus(const struct config *config, const struct config *running, struct failure *failure)
 {
-	uint32_t n = config->n_streams * CONFIG_QUEUES_MAX + config->n_channels;
-	cpu_set_t wanted, granted;
-	struct failure found;
-	int r = 0;
+	cpu_set_t granted;
 
-	CPU_ZERO(&wanted);
-	for (uint32_t i = 0; i < n; i++) {
-		struct preflight_worker worker = preflight_worker_at(config, running, i);
-
-		if (worker.cpu >= 0)
-			CPU_SET((unsigned)worker.cpu, &wanted);
-	}
 	failure->text[0] = '\0';
-	if (!preflight_probe_cpus(&wanted, &granted))
+	if (!preflight_probe_cpus(&granted))
 		return 0;
-	for (uint32_t i = 0; i < n; i++) {
-		struct preflight_worker worker = preflight_worker_at(config, running, i);
+	for (uint32_t i = 0; i < config->n_streams; i++) {
+		const struct config_stream *stream = &config->streams[i];
 
-		if (worker.cpu < 0 || CPU_ISSET((unsigned)worker.cpu, &granted))
-			continue;
-		r = failure_set(&found, EX_CONFIG, EINVAL,
-		                "%s:%d: %s '%s': cpu = %d: the daemon may not use such a CPU; accepted is -1, or one "
-		                "that is in /sys/devices/system/cpu/online and, if the service has any, in its "
-		                "AllowedCPUs=",
-		                worker.file, worker.line, worker.kind, worker.name, worker.cpu);
-		failure_add(failure, &found);
+		for (uint32_t k = 0; k < stream->queues && !(running && config_find_stream(running, stream->name));
+		     k++) {
+			int32_t cpu = config_queue_cpu(stream, k);
+
+			if (cpu >= 0 && !CPU_ISSET((unsigned)cpu, &granted))
+				preflight_refuse_cpu(stream->file, stream->line, "stream", stream->name, cpu, failure);
+		}
 	}
-	return r;
+	for (uint32_t i = 0; i < config->n_channels; i++) {
+		const struct config_channel *channel = &config->channels[i];
+
+		if (channel->cpu >= 0 && !CPU_ISSET((unsigned)channel->cpu, &granted) &&
+		    !(running && config_find_channel(running, channel->name)))
+			preflight_refuse_cpu(channel->file, channel->line, "channel", channel->name, channel->cpu,
+			                     failure);
+	}
+	return failure->text[0] ? -EINVAL : 0;
 }
 
 static void preflight_move_thread(pid_t thread, const cpu_set_t *from, const cpu_set_t *to)

@@ -13,7 +13,7 @@
 
 #define TOLD_AGAIN_NS (60 * TIME_SECOND_NS)
 
-static void log_loss(const struct stream *stream, enum log_event event, const char *text)
+static void log_loss(const struct stream *stream, int priority, const char *event, const char *text)
 {
 	const struct log_counter sums[] = {
 		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, stream->loss.seen.no_buffer},
@@ -27,7 +27,7 @@ static void log_loss(const struct stream *stream, enum log_event event, const ch
 	                                .n_counters = sizeof(sums) / sizeof(sums[0])};
 	const struct loss_watch *loss = &stream->loss;
 
-	log_message(event == LOG_EVENT_PACKETS_LOST ? LOG_WARNING : LOG_NOTICE, &about,
+	log_message(priority, &about,
 	            "stream '%s': %s: %" PRIu64 " packets found no free slot (no_buffer, %" PRIu64 " in all), %" PRIu64
 	            " could not be used (errored, %" PRIu64 " in all); what helps: ibvcap why %s",
 	            stream->config->name, text, loss->seen.no_buffer - loss->before.no_buffer, loss->seen.no_buffer,
@@ -47,12 +47,12 @@ void stream_tell_losses(struct stream *stream, uint64_t now_ns)
 	loss->seen = now;
 	switch (loss_span_look(&loss->span, grows, now_ns)) {
 	case LOSS_BEGINS:
-		log_loss(stream, LOG_EVENT_PACKETS_LOST, "packets are being lost");
+		log_loss(stream, LOG_WARNING, LOG_EVENT_PACKETS_LOST, "packets are being lost");
 		break;
 	case LOSS_ENDS:
 		snprintf(text, sizeof(text), "no packet was lost for %u s; in the %" PRIu64 " s before",
 		         (unsigned)(LOSS_END_NS / TIME_SECOND_NS), loss_span_seconds(&loss->span));
-		log_loss(stream, LOG_EVENT_LOSS_ENDED, text);
+		log_loss(stream, LOG_NOTICE, LOG_EVENT_LOSS_ENDED, text);
 		break;
 	case LOSS_UNCHANGED:
 		break;

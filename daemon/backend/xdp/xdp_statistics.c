@@ -8,7 +8,6 @@
 
 #include "lib/base/time.h"
 
-
 static int statistics_read_drops(const struct xdp_receive *receive, struct xdp_socket_drops *sum)
 {
 	*sum = (struct xdp_socket_drops){0};

@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * The MESSAGE_IDs of events, and the limit on repeated messages. Inside the base room only, and for tests. Declares
- * log.c.
- */
-#ifndef DAEMON_BASE_LOG_EVENT_H
-#define DAEMON_BASE_LOG_EVENT_H
-
-#include "daemon/base/log.h"
+/* The limit on repeated messages. Inside the base room only, and for tests. Declares log.c. */
+#ifndef DAEMON_BASE_LOG_LIMIT_H
+#define DAEMON_BASE_LOG_LIMIT_H
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* MESSAGE_ID of each event but LOG_EVENT_NONE. An id never changes, because alerts are set on it. */
-extern const char *const log_event_ids[LOG_EVENT_N];
 
 #define LOG_LIMIT_N     200u /* a start logs one for each of 64 streams, a reload logs up to 100 differences */
 #define LOG_LIMIT_S     10u
