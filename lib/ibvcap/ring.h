@@ -149,12 +149,6 @@ static inline uint32_t consumer_load_table_at(const _Atomic uint32_t *table, uin
 	return atomic_load_explicit(&table[block & mask], memory_order_acquire);
 }
 
-/** The same for the daemon, which trusts its own ring. */
-static inline uint32_t consumer_load_table(const struct ibvcap_ring *ring, uint64_t block)
-{
-	return consumer_load_table_at(ring_table(ring), ring->table_entries - 1, block);
-}
-
 /*
  * A tap leases nothing. It copies a row and then loads the floor. The worker stores a new floor
  * before the device may write to the blocks below it, so the copy is whole if the floor has not passed the block. The

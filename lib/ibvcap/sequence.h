@@ -46,8 +46,14 @@ static inline uint32_t sequence_frame_bits(const struct ibvcap_sequence *sequenc
 /** How many packet numbers the field with the number has, without the upper field; 0: 2^64. */
 uint64_t sequence_lower_cycle(const struct ibvcap_sequence *sequence);
 
-/** After so many packet numbers all of the number is the same again; 0: 2^64. */
+/** The period of the whole number, in packet numbers; 0: 2^64. */
 uint64_t sequence_cycle(const struct ibvcap_sequence *sequence);
+
+/** From number a up to b, where the number begins again at 0 after cycle - 1. */
+static inline uint64_t sequence_distance(uint64_t cycle, uint64_t a, uint64_t b)
+{
+	return b >= a || cycle == 0 ? b - a : b + (cycle - a);
+}
 
 /** Of a wish for room for n sources: the sources that can be told apart. */
 static inline uint32_t sequence_sources(const struct ibvcap_sequence *sequence, uint32_t n)

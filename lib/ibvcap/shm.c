@@ -5,6 +5,8 @@
  */
 #include "lib/ibvcap/shm.h"
 
+#include "lib/base/fd.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -237,8 +239,7 @@ int shm_self_test(uint32_t page_bytes, const char **call)
 		r = try_to_share(&shm, readonly_fd);
 
 out:
-	if (readonly_fd >= 0)
-		close(readonly_fd);
+	fd_close(&readonly_fd);
 	shm_deinit(&shm);
 	return r;
 }
@@ -246,25 +247,23 @@ out:
 /* ---- the client's side --------------------------------------------------------------------------- */
 
 /* If the peer could shrink the segment, a read here would be a SIGBUS: its size must be sealed. */
-static int check_segment(int fd, size_t expected_bytes, struct stat *status)
+static int check_segment(int fd, struct stat *status)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, status) < 0)
 		return -EPROTO;
-	if (status->st_size <= 0 || (expected_bytes && (uint64_t)status->st_size != expected_bytes))
-		return -EPROTO;
-	return 0;
+	return status->st_size > 0 ? 0 : -EPROTO;
 }
 
-int shm_map(struct shm *shm, int fd, bool writable, size_t expected_bytes)
+int shm_map(struct shm *shm, int fd, bool writable)
 {
 	struct shm new = {.fd = fd};
 	struct stat status;
 	void *address;
 	int r;
 
-	r = check_segment(fd, expected_bytes, &status);
+	r = check_segment(fd, &status);
 	if (r < 0)
 		goto fail;
 	address = mmap(NULL, (size_t)status.st_size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
@@ -288,7 +287,6 @@ void shm_deinit(struct shm *shm)
 {
 	if (shm->address)
 		munmap(shm->address, shm->bytes);
-	if (shm->fd >= 0)
-		close(shm->fd);
+	fd_close(&shm->fd);
 	*shm = (struct shm)SHM_INIT;
 }

@@ -57,8 +57,8 @@ int shm_reopen_readonly(const struct shm *shm);
  */
 int shm_self_test(uint32_t page_bytes, const char **call);
 
-/** Map a received descriptor. expected_bytes 0 = any size. Takes fd over, also on failure. -EPROTO: wrong size. */
-int shm_map(struct shm *shm, int fd, bool writable, size_t expected_bytes);
+/** Map a received descriptor. Takes fd over, also on failure. -EPROTO: its size is 0 or not sealed. */
+int shm_map(struct shm *shm, int fd, bool writable);
 
 /** Unmap and close. Allowed in any state, also twice. */
 void shm_deinit(struct shm *shm);

@@ -110,7 +110,7 @@ static void lease_or_release(struct scene *s)
 	} else if (s->ring.head >= N) {
 		s->block = s->ring.head / N - 1;
 		consumer_store_lease(page, 0, s->block);
-		s->physical = consumer_load_table(s->ring.ring, s->block);
+		s->physical = consumer_load_table_at(ring_table(s->ring.ring), s->ring.table_mask, s->block);
 		s->leases = consumer_load_floor(s->ring.ring) <= s->block;
 		if (!s->leases)
 			consumer_clear_lease(page, 0);

@@ -22,7 +22,7 @@ int segment_reject(const char *whole, const char *what)
 static int segment_map(const struct segment *segment, int fd, const char *whole)
 {
 	const char *name = segment->name;
-	int r = shm_map(segment->shm, fd, segment->writable, 0);
+	int r = shm_map(segment->shm, fd, segment->writable);
 
 	/* The kernel's EAGAIN; the library's means that the daemon has no place. */
 	if (r == -EAGAIN)

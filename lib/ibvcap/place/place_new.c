@@ -25,14 +25,8 @@ static int check_most(const char *name, uint32_t value, uint32_t most)
 
 static int check_options(const struct ibvcap_sequence *sequence, const struct ibvcap_placer_options *options)
 {
-	struct sequence_fault fault;
 	int r;
 
-	if (!sequence->bytes)
-		return error_set(-EINVAL, "a placer needs to know where the packets have their number: the description "
-		                          "is empty, as that of a stream without 'sequence'");
-	if (!sequence_check(sequence, &fault))
-		return error_set(-EINVAL, "the description of the packets' number: %s", fault.text);
 	if ((r = check_most("numbers", options->numbers, NUMBERS_MAX)) < 0 ||
 	    (r = check_most("row_bytes", options->row_bytes, ROW_BYTES_MAX)) < 0 ||
 	    (r = check_most("skip_bytes", options->skip_bytes, UINT16_MAX)) < 0 ||
@@ -113,9 +107,12 @@ static int list_source(struct ibvcap_placer *placer, const struct ibvcap_place_s
 static int set_up(struct ibvcap_placer *placer)
 {
 	const struct ibvcap_placer_options *options = &placer->options;
-	const uint32_t n_sources = options->max_sources;
+	uint32_t n_sources;
 	int r;
 
+	set_defaults(placer);
+	set_limits(placer);
+	n_sources = options->max_sources;
 	if ((uint64_t)placer->rows * n_sources > ARRAY_BYTES_MAX / (options->row_bytes + 3))
 		return error_set(-EINVAL, "%u rows of %u sources, %u bytes each, are more than an array can have",
 		                 placer->rows, n_sources, options->row_bytes);
@@ -140,8 +137,6 @@ int ibvcap_placer_new(const struct ibvcap_sequence *sequence, const struct ibvca
 	struct ibvcap_placer *new;
 	int r = options ? sized_struct_read(&known, sizeof(known), options, "ibvcap_placer_options") : 0;
 
-	if (r == 0)
-		r = check_options(sequence, &known);
 	if (r < 0)
 		return r;
 	new = calloc(1, sizeof(*new));
@@ -150,10 +145,11 @@ int ibvcap_placer_new(const struct ibvcap_sequence *sequence, const struct ibvca
 	new->options = known;
 	new->version = 1;
 	new->expire_next_ns = UINT64_MAX;
-	sequence_reader_init(&new->reader, sequence);
-	set_defaults(new);
-	set_limits(new);
-	r = set_up(new);
+	r = sequence_reader_init(&new->reader, sequence, "a placer");
+	if (r == 0)
+		r = check_options(sequence, &known);
+	if (r == 0)
+		r = set_up(new);
 	if (r < 0) {
 		ibvcap_placer_free(new);
 		return r;

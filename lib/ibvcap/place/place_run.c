@@ -6,12 +6,7 @@
 #include "lib/ibvcap/place/place.h"
 
 #include "lib/base/min.h"
-
-/* From a up to b, where the number begins again at 0 after cycle - 1. */
-static uint64_t number_way(uint64_t cycle, uint64_t a, uint64_t b)
-{
-	return b >= a || cycle == 0 ? b - a : b + (cycle - a);
-}
+#include "lib/ibvcap/sequence.h"
 
 void place_run_begin(struct ibvcap_placer *placer, uint64_t number)
 {
@@ -24,8 +19,8 @@ void place_run_begin(struct ibvcap_placer *placer, uint64_t number)
 bool place_run_locate(const struct ibvcap_placer *placer, uint64_t number, uint64_t *position)
 {
 	const struct place_run *run = &placer->run;
-	const uint64_t ahead = number_way(placer->reader.cycle, run->next_number, number);
-	const uint64_t behind = number_way(placer->reader.cycle, number, run->next_number);
+	const uint64_t ahead = sequence_distance(placer->reader.cycle, run->next_number, number);
+	const uint64_t behind = sequence_distance(placer->reader.cycle, number, run->next_number);
 	uint64_t ahead_max = placer->ahead_max + u64_min(placer->slack, SEQUENCE_SLACK_MAX);
 
 	if (placer->reader.cycle)
@@ -88,8 +83,8 @@ void place_run_extend(struct ibvcap_placer *placer, uint32_t source, uint64_t po
 
 bool place_run_is_near(const struct ibvcap_placer *placer, uint64_t a, uint64_t b)
 {
-	return number_way(placer->reader.cycle, a, b) <= placer->near_max ||
-	       number_way(placer->reader.cycle, b, a) <= placer->near_max;
+	return sequence_distance(placer->reader.cycle, a, b) <= placer->near_max ||
+	       sequence_distance(placer->reader.cycle, b, a) <= placer->near_max;
 }
 
 bool place_run_is_over(struct ibvcap_placer *placer, const struct place_item *item)
@@ -101,8 +96,7 @@ bool place_run_is_over(struct ibvcap_placer *placer, const struct place_item *it
 	uint64_t oldest = UINT64_MAX;
 
 	for (uint32_t i = 0; i < placer->n_open; i++)
-		if (placer->open[i]->serial < oldest)
-			oldest = placer->open[i]->serial;
+		oldest = u64_min(oldest, placer->open[i]->serial);
 	for (uint32_t i = 0; i < placer->table.n * placer->options.sides; i++) {
 		lane = &placer->lanes[i];
 		if (i == own || lane->serial < oldest)

@@ -2,6 +2,7 @@
 /* Opens, closes and describes a handle. */
 #include "lib/ibvcap/rx/rx.h"
 
+#include "lib/base/fd.h"
 #include "lib/base/min.h"
 #include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/client/error.h"
@@ -11,7 +12,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int open_queue(struct ibvcap_rx *rx, uint32_t queue, const struct ibvcap_rx_options *options)
 {
@@ -115,9 +115,7 @@ void ibvcap_rx_close(struct ibvcap_rx *rx)
 	if (!rx)
 		return;
 	/* Close it first: a child of fork() shares the epoll set and must not remove descriptors from it. */
-	if (rx->shared.poll_fd >= 0)
-		close(rx->shared.poll_fd);
-	rx->shared.poll_fd = -1;
+	fd_close(&rx->shared.poll_fd);
 	for (uint32_t i = 0; i < rx->n_parts; i++)
 		rx_queue_free(rx->parts[i]);
 	rx_queue_free(rx->ask);

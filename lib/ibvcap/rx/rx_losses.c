@@ -43,15 +43,6 @@ static void begin_epoch(struct ibvcap_rx_losses *losses, uint64_t epoch, uint64_
 	losses->epoch = epoch;
 }
 
-/* True: the card has lost nothing more, as most batches find. */
-static bool nothing_is_new(const struct ledger_entry *newest, struct ibvcap_rx_losses *losses)
-{
-	if (newest->after.no_buffer > losses->counted)
-		return false;
-	losses->counted_ns = u64_max(losses->counted_ns, newest->until_utc_ns);
-	return true;
-}
-
 int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                          struct ibvcap_rx_losses *losses)
 {
@@ -72,8 +63,11 @@ int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batc
 		return 0;
 	if (!ledger_newest(ledger, &newest))
 		newest = (struct ledger_entry){0};
-	if (queue->info.epoch == losses->epoch && nothing_is_new(&newest, losses))
+	if (queue->info.epoch == losses->epoch &&
+	    newest.after.no_buffer <= losses->counted) { /* as most batches find */
+		losses->counted_ns = u64_max(losses->counted_ns, newest.until_utc_ns);
 		return 0;
+	}
 	if (ledger_before_row(ledger, batch->sequence, &found))
 		opened = found.before.no_buffer;
 	else if (!losses->epoch)

@@ -67,7 +67,6 @@ static int rx_map_state(struct rx_queue *queue)
 	queue->attach_head = queue->state->attach_head;
 	queue->taken_over = queue->state->taken_over;
 	queue->abandoned = queue->state->abandoned;
-	queue->policy_reported = consumer_load_policy(queue->state);
 	return 0;
 }
 
@@ -122,7 +121,6 @@ int rx_map_segments(struct rx_queue *queue, const int fds[PROTOCOL_FD_N], uint64
 	int r;
 
 	queue->waiter.socket = fds[PROTOCOL_FD_WAKE_SOCKET];
-	queue->is_tap = fds[PROTOCOL_FD_CONSUMER_PAGE] < 0;
 	r = segment_map_all(segments, queue->is_tap ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_CONSUMER_PAGE + 1, fds, epoch,
 	                    "ring");
 	return r == 0 ? rx_map_geometry(queue) : r;

@@ -38,27 +38,27 @@ int rx_open_fill_request(struct protocol_attach *request, const char *stream, co
 	return 0;
 }
 
-int rx_open_receive_ring(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
-                         uint64_t *epoch)
+int rx_open_receive(struct rx_queue **queue, struct rx_shared *shared, struct client *client,
+                    const struct ibvcap_rx_options *options)
 {
 	const unsigned n = options->policy == IBVCAP_POLICY_TAP ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_N;
 	union protocol_message answer;
+	int fds[PROTOCOL_FD_N];
 	int r = client_receive_answer(client, &answer, PROTOCOL_ATTACHED, fds, n, "an attach");
 
 	if (r < 0)
 		return r;
-	*epoch = answer.attached.epoch;
 	for (unsigned i = n; i < PROTOCOL_FD_N; i++)
 		fds[i] = -1;
-	return 0;
+	r = rx_queue_new(queue, shared, options, client->socket, fds, answer.attached.epoch);
+	client->socket = -1;
+	return r;
 }
 
 int rx_open_queue(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options)
 {
 	struct client client = CLIENT_INIT;
 	struct protocol_attach request;
-	int fds[PROTOCOL_FD_N];
-	uint64_t epoch;
 	int r = rx_open_fill_request(&request, shared->stream, options);
 
 	if (r == 0)
@@ -66,16 +66,9 @@ int rx_open_queue(struct rx_queue **queue, struct rx_shared *shared, const struc
 	if (r == 0)
 		r = client_send(&client, &request.header);
 	if (r == 0)
-		r = rx_open_receive_ring(&client, options, fds, &epoch);
-	if (r < 0) {
-		fd_close(&client.socket);
-		return r;
-	}
-	r = rx_queue_new(queue, shared, client.socket, fds, epoch);
-	if (r < 0)
-		return r;
-	if ((*queue)->is_tap)
+		r = rx_open_receive(queue, shared, &client, options);
+	fd_close(&client.socket);
+	if (r == 0 && (*queue)->is_tap)
 		rx_map_begin_tap(*queue, &(struct rx_start_position){request.start, request.start_value});
-	rx_queue_set_reattach(*queue, options);
-	return 0;
+	return r;
 }

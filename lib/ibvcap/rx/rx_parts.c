@@ -3,13 +3,13 @@
  * Adds and removes the queues of a handle, each with its own connection. One epoll set has the descriptors of all of
  * them.
  */
+#include "lib/base/fd.h"
 #include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/rx/rx.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 void rx_part_put(struct ibvcap_rx *rx, uint32_t index, struct rx_queue *part)
 {
@@ -80,8 +80,7 @@ int rx_open_poll(struct ibvcap_rx *rx)
 	r = rx->n_parts ? rx_part_watch(rx, rx->parts[0]) : 0;
 	if (r == 0)
 		return rx->shared.poll_fd;
-	close(rx->shared.poll_fd);
-	rx->shared.poll_fd = -1;
+	fd_close(&rx->shared.poll_fd);
 	return r;
 }
 

@@ -3,6 +3,7 @@
  * The descriptor that ibvcap_rx_fd() returns: an epoll set. Of each queue it has the wake socket, the connection whose
  * answer the queue waits for, and a timer for the next attempt to reattach. It stays the same when the epoch changes.
  */
+#include "lib/base/fd.h"
 #include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/rx/rx_queue.h"
 
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 int rx_poll_add(const struct rx_queue *queue, int fd)
 {
@@ -34,8 +34,7 @@ void rx_poll_close(const struct rx_queue *queue, int *fd)
 	if (*fd < 0)
 		return;
 	rx_poll_remove(queue, *fd);
-	close(*fd);
-	*fd = -1;
+	fd_close(fd);
 }
 
 void rx_poll_set_timer(const struct rx_queue *queue, uint64_t at_ns)

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int rx_queue_new_empty(struct rx_queue **queue, struct rx_shared *shared)
+int rx_queue_new_empty(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options)
 {
 	struct rx_queue *new = calloc(1, sizeof(*new));
 
@@ -21,17 +21,22 @@ int rx_queue_new_empty(struct rx_queue **queue, struct rx_shared *shared)
 		return error_set(-ENOMEM, "out of memory");
 	new->shared = shared;
 	new->waiter = (struct waiter){.ops = &rx_waiter_ops, .control = -1, .socket = -1};
-	new->reattach = (struct rx_reattach){.timer_fd = -1, .client = CLIENT_INIT};
+	new->reattach = (struct rx_reattach){.options = *options, .timer_fd = -1, .client = CLIENT_INIT};
+	/* Packets that the next daemon publishes before this handle attaches to it are delivered too. */
+	new->reattach.options.start = IBVCAP_START_OLDEST;
 	new->payload = new->headers = new->ring_shm = new->state_shm = new->page_shm = (struct shm)SHM_INIT;
+	new->is_tap = options->policy == IBVCAP_POLICY_TAP;
+	/* Not as the state has it: the consumer may have been demoted by now, and is to be told. */
+	new->policy_reported = options->policy;
 	*queue = new;
 	return 0;
 }
 
-int rx_queue_new(struct rx_queue **queue, struct rx_shared *shared, int socket, const int fds[PROTOCOL_FD_N],
-                 uint64_t epoch)
+int rx_queue_new(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options, int socket,
+                 const int fds[PROTOCOL_FD_N], uint64_t epoch)
 {
 	struct rx_queue *new;
-	int r = rx_queue_new_empty(&new, shared);
+	int r = rx_queue_new_empty(&new, shared, options);
 
 	if (r < 0) {
 		close(socket);
@@ -53,15 +58,6 @@ int rx_queue_new(struct rx_queue **queue, struct rx_shared *shared, int socket, 
 	else
 		*queue = new;
 	return r;
-}
-
-void rx_queue_set_reattach(struct rx_queue *queue, const struct ibvcap_rx_options *options)
-{
-	queue->reattach.options = *options;
-	/* Packets that the next daemon publishes before this handle attaches to it are delivered too. */
-	queue->reattach.options.start = IBVCAP_START_OLDEST;
-	/* Not as the state has it by now: the consumer may have been demoted already, and is to be told. */
-	queue->policy_reported = options->policy;
 }
 
 void rx_queue_unmap(struct rx_queue *queue)

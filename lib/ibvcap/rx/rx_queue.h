@@ -150,14 +150,11 @@ void rx_map_begin_tap(struct rx_queue *queue, const struct rx_start_position *st
  * Make a queue of the segments of protocol_attached_fd; the fds of a tap after the ring's are -1. Takes socket and fds
  * over, also on failure. 0; -EPROTO the segments are not a ring of this ABI, the error text says which part; -ENOMEM.
  */
-int rx_queue_new(struct rx_queue **queue, struct rx_shared *shared, int socket, const int fds[PROTOCOL_FD_N],
-                 uint64_t epoch);
+int rx_queue_new(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options, int socket,
+                 const int fds[PROTOCOL_FD_N], uint64_t epoch);
 
 /** Make a queue that is attached to nothing. 0, -ENOMEM. */
-int rx_queue_new_empty(struct rx_queue **queue, struct rx_shared *shared);
-
-/** Store how to attach again. */
-void rx_queue_set_reattach(struct rx_queue *queue, const struct ibvcap_rx_options *options);
+int rx_queue_new_empty(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options);
 
 /** Unmap the segments. No effect a second time. */
 void rx_queue_unmap(struct rx_queue *queue);
@@ -201,9 +198,9 @@ int rx_open_fill_request(struct protocol_attach *request, const char *stream, co
 /** Attach to the queue that the options name. Errors of ibvcap_rx_open(). */
 int rx_open_queue(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options);
 
-/** Receive the ring; the descriptors are the caller's, -1 for those that a tap does not get. 0; -errno. */
-int rx_open_receive_ring(struct client *client, const struct ibvcap_rx_options *options, int fds[PROTOCOL_FD_N],
-                         uint64_t *epoch);
+/** Receive the ring, and make a queue of it, which takes the client's socket over. Errors of ibvcap_rx_open(). */
+int rx_open_receive(struct rx_queue **queue, struct rx_shared *shared, struct client *client,
+                    const struct ibvcap_rx_options *options);
 
 /* ---- rx_reattach.c --------------------------------------------------------------------------------- */
 

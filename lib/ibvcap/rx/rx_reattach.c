@@ -187,22 +187,17 @@ static int rx_reattach_open(struct rx_queue *queue, uint64_t now_ns)
 {
 	struct rx_reattach *reattach = &queue->reattach;
 	struct rx_queue *new;
-	int fds[PROTOCOL_FD_N];
-	uint64_t epoch;
-	int r = rx_open_receive_ring(&reattach->client, &reattach->options, fds, &epoch);
+	int r;
 
+	rx_poll_remove(queue, reattach->client.socket);
+	r = rx_open_receive(&new, queue->shared, &reattach->client, &reattach->options);
 	if (reattach->joined) {
 		reattach->joined = false;
 		rx_reattach_begin(reattach, now_ns);
 	}
 	if (r < 0)
 		return r;
-	rx_poll_remove(queue, reattach->client.socket);
-	r = rx_queue_new(&new, queue->shared, reattach->client.socket, fds, epoch);
-	reattach->client.socket = -1;
-	if (r < 0)
-		return r;
-	r = epoch == queue->info.epoch ? rx_check_same_epoch(new) : 0;
+	r = new->info.epoch == queue->info.epoch ? rx_check_same_epoch(new) : 0;
 	if (r == 0)
 		r = rx_poll_add(queue, new->waiter.socket);
 	if (r < 0)
@@ -342,12 +337,10 @@ int rx_reattach(struct rx_queue *queue, uint64_t until_ns)
 
 int rx_reattach_new(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options)
 {
-	int r = rx_queue_new_empty(queue, shared);
+	int r = rx_queue_new_empty(queue, shared, options);
 
 	if (r < 0)
 		return r;
-	rx_queue_set_reattach(*queue, options);
-	(*queue)->is_tap = options->policy == IBVCAP_POLICY_TAP;
 	(*queue)->info.queue = options->queue;
 	rx_reattach_begin(&(*queue)->reattach, time_monotonic_ns());
 	return 0;

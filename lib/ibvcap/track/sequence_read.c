@@ -7,9 +7,11 @@
 
 #include "lib/base/min.h"
 #include "lib/frame/frame.h"
+#include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/sequence.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -166,13 +168,21 @@ static uint64_t low_bits(uint32_t bits)
 	return bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX;
 }
 
-void sequence_reader_init(struct sequence_reader *reader, const struct ibvcap_sequence *sequence)
+int sequence_reader_init(struct sequence_reader *reader, const struct ibvcap_sequence *sequence, const char *user)
 {
+	struct sequence_fault fault;
 	static const uint32_t n_key_words[] = {[IBVCAP_SOURCE_FLOW] = 7,
 	                                       [IBVCAP_SOURCE_PORT] = 5,
 	                                       [IBVCAP_SOURCE_ADDRESS] = 4,
 	                                       [IBVCAP_SOURCE_NONE] = 2};
 
+	if (!sequence->bytes)
+		return error_set(-EINVAL,
+		                 "%s needs to know where the packets have their number: the description is empty, as "
+		                 "that of a stream without 'sequence'",
+		                 user);
+	if (!sequence_check(sequence, &fault))
+		return error_set(-EINVAL, "the description of the packets' number: %s", fault.text);
 	*reader = (struct sequence_reader){
 		.sequence = *sequence,
 		.number_mask = low_bits(sequence_bits(sequence)),
@@ -182,6 +192,7 @@ void sequence_reader_init(struct sequence_reader *reader, const struct ibvcap_se
 		.cycle = sequence_cycle(sequence),
 		.n_key_words = n_key_words[sequence->source],
 	};
+	return 0;
 }
 
 /*

@@ -35,8 +35,8 @@ struct sequence_reading {
 	struct sequence_key key;
 };
 
-/** sequence_check() has passed the description. */
-void sequence_reader_init(struct sequence_reader *reader, const struct ibvcap_sequence *sequence);
+/** user is for the error text: "a tracker". 0; -EINVAL: the description is unsound or empty. */
+int sequence_reader_init(struct sequence_reader *reader, const struct ibvcap_sequence *sequence, const char *user);
 
 /** False: a field lies beyond the end of the packet. */
 bool sequence_read(const struct sequence_reader *reader, const struct ibvcap_packet *packet,

@@ -59,10 +59,11 @@ int ibvcap_tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packe
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
 
-static void set_rules(struct ibvcap_tracker *tracker)
+static int set_up_tracker(struct ibvcap_tracker *tracker, uint32_t max_sources)
 {
 	const struct ibvcap_sequence *sequence = &tracker->reader.sequence;
 	uint64_t cycle = tracker->reader.cycle;
+	int r;
 
 	/* With half of the cycle behind, and half ahead, each number has one meaning. */
 	tracker->rules = (struct tracker_rules){
@@ -71,12 +72,7 @@ static void set_rules(struct ibvcap_tracker *tracker)
 		.jump = cycle ? u64_min(sequence->jump, cycle / 2) : sequence->jump,
 		.window_bits = sequence->window,
 	};
-}
-
-static int allocate(struct ibvcap_tracker *tracker, uint32_t max_sources)
-{
-	int r = source_table_init(&tracker->table, tracker->reader.n_key_words, max_sources);
-
+	r = source_table_init(&tracker->table, tracker->reader.n_key_words, max_sources);
 	if (r < 0)
 		return r;
 	tracker->sources = calloc(max_sources, sizeof(*tracker->sources));
@@ -90,16 +86,8 @@ static int allocate(struct ibvcap_tracker *tracker, uint32_t max_sources)
 	return 0;
 }
 
-static int check_arguments(const struct ibvcap_sequence *sequence, const struct ibvcap_tracker_options *options)
+static int check_sequence_options(const struct ibvcap_tracker_options *options)
 {
-	struct sequence_fault fault;
-
-	if (!sequence->bytes)
-		return error_set(-EINVAL,
-		                 "a tracker needs to know where the packets have their number: the description "
-		                 "is empty, as that of a stream without 'sequence'");
-	if (!sequence_check(sequence, &fault))
-		return error_set(-EINVAL, "the description of the packets' number: %s", fault.text);
 	if (options->max_sources > SOURCE_TABLE_MAX)
 		return error_set(-EINVAL, "a tracker of %u sources: accepted are %d at most", options->max_sources,
 		                 SOURCE_TABLE_MAX);
@@ -116,17 +104,18 @@ int ibvcap_tracker_new(const struct ibvcap_sequence *sequence, const struct ibvc
 	int r = options ? sized_struct_read(&known, sizeof(known), options, "ibvcap_tracker_options") : 0;
 
 	if (r == 0)
-		r = check_arguments(sequence, &known);
+		r = check_sequence_options(&known);
 	if (r < 0)
 		return r;
 	new = calloc(1, sizeof(*new));
 	if (!new)
 		return error_set(-ENOMEM, "a tracker: out of memory");
 	new->losses.size = sizeof(new->losses);
-	sequence_reader_init(&new->reader, sequence);
 	new->has_own = known.own;
-	set_rules(new);
-	r = allocate(new, sequence_sources(sequence, known.max_sources ? known.max_sources : SOURCES_DEFAULT));
+	r = sequence_reader_init(&new->reader, sequence, "a tracker");
+	if (r == 0)
+		r = set_up_tracker(new,
+		                   sequence_sources(sequence, known.max_sources ? known.max_sources : SOURCES_DEFAULT));
 	if (r < 0) {
 		ibvcap_tracker_free(new);
 		return r;

@@ -7,25 +7,15 @@
 #include "lib/ibvcap/track/tracker_source.h"
 
 #include "lib/base/min.h"
+#include "lib/ibvcap/sequence.h"
 
 #include <string.h>
 
+/* n may be a negative number, modulo 2^64: numbers that are no longer counted. */
 static void source_count(struct tracker_source *source, enum ibvcap_tracked_counter counter, uint64_t n)
 {
 	source->counts[counter] += n;
 	source->totals[counter] += n;
-}
-
-static void source_count_back(struct tracker_source *source, enum ibvcap_tracked_counter counter, uint64_t n)
-{
-	source->counts[counter] -= n;
-	source->totals[counter] -= n;
-}
-
-/* From a up to b. */
-static uint64_t number_distance(const struct tracker_rules *rules, uint64_t a, uint64_t b)
-{
-	return b >= a || rules->cycle == 0 ? b - a : b + (rules->cycle - a);
 }
 
 /* ---- the window ---------------------------------------------------------------------------------- */
@@ -95,7 +85,7 @@ static uint64_t source_add_behind(struct tracker_source *source, const struct tr
 	uint64_t n_new = window_set(source, rules, source->next - back, n_before);
 	uint64_t n_found = window_set(source, rules, source->next - back + n_before, n - n_before);
 
-	source_count_back(source, IBVCAP_TRACKED_COUNTER_LOST, n_found);
+	source_count(source, IBVCAP_TRACKED_COUNTER_LOST, -n_found);
 	n_new += n_found;
 	source_count(source, IBVCAP_TRACKED_COUNTER_ONCE, n_new);
 	source_count(source, IBVCAP_TRACKED_COUNTER_REORDERED, n_new);
@@ -119,8 +109,8 @@ static enum ibvcap_tracked_kind source_add_old(struct tracker_source *source, co
 static bool source_place(struct tracker_source *source, const struct tracker_rules *rules, uint64_t number, uint32_t n,
                          uint64_t slack, struct ibvcap_tracked *tracked)
 {
-	uint64_t ahead = number_distance(rules, source->expected, number);
-	uint64_t back = number_distance(rules, number, source->expected);
+	uint64_t ahead = sequence_distance(rules->cycle, source->expected, number);
+	uint64_t back = sequence_distance(rules->cycle, number, source->expected);
 	uint64_t jump = rules->jump + u64_min(slack, SEQUENCE_SLACK_MAX);
 
 	if (ahead <= (rules->cycle ? u64_min(jump, rules->cycle - 1 - rules->window) : jump)) {
@@ -146,8 +136,8 @@ static bool is_near_suspect(const struct tracker_source *source, const struct tr
 		return false;
 	if (rules->cycle && end >= rules->cycle)
 		end -= rules->cycle;
-	return number_distance(rules, end, number) <= u64_min(rules->window, rules->jump) ||
-	       number_distance(rules, number, end) <= rules->window;
+	return sequence_distance(rules->cycle, end, number) <= u64_min(rules->window, rules->jump) ||
+	       sequence_distance(rules->cycle, number, end) <= rules->window;
 }
 
 /* The suspect was no late or stray packet, but the first of a new run. */
@@ -155,7 +145,7 @@ static void source_restart_at_suspect(struct tracker_source *source, const struc
 {
 	const struct tracker_suspect suspect = source->suspect;
 
-	source_count_back(source, suspect.counted, (uint64_t)suspect.n_packets * suspect.n);
+	source_count(source, suspect.counted, -(uint64_t)suspect.n_packets * suspect.n);
 	source_count(source, IBVCAP_TRACKED_COUNTER_RESTARTED, 1);
 	source->expected = source->next = source->first = suspect.number;
 	memset(source->seen, 0, rules->window_bits / 8);
@@ -167,7 +157,7 @@ static void source_restart_at_suspect(struct tracker_source *source, const struc
 static void source_place_far(struct tracker_source *source, const struct tracker_rules *rules, uint64_t number,
                              uint32_t n, struct ibvcap_tracked *tracked)
 {
-	const uint64_t ahead = number_distance(rules, source->expected, number);
+	const uint64_t ahead = sequence_distance(rules->cycle, source->expected, number);
 	const bool is_late = ahead > (rules->cycle ? rules->cycle / 2 : UINT64_MAX / 2);
 	struct tracker_suspect *suspect = &source->suspect;
 	const bool is_repeated = suspect->n_packets && suspect->number == number && suspect->n == n;

@@ -196,10 +196,11 @@ static void expect_key(const struct frame_case *row, void *context)
 
 Test(frame_cases, the_tracker_knows_the_source_as_the_table)
 {
-	const struct ibvcap_sequence sequence = {.bytes = 8, .source = IBVCAP_SOURCE_FLOW, .step = 1};
+	const struct ibvcap_sequence sequence = {
+		.bytes = 8, .source = IBVCAP_SOURCE_FLOW, .step = 1, .window = 64, .jump = 1};
 	struct sequence_reader reader;
 
-	sequence_reader_init(&reader, &sequence);
+	cr_assert(eq(int, sequence_reader_init(&reader, &sequence, "a test"), 0));
 	frame_cases_visit(TEST_DATA, expect_key, &reader);
 }
 

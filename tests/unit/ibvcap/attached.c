@@ -101,12 +101,11 @@ int attached_open(struct ibvcap_rx **rx, int socket, const int fds[PROTOCOL_FD_N
 	int r;
 
 	cr_assert_eq(rx_new(&new, path, "test", options), 0, "%s", ibvcap_error_text());
-	r = rx_queue_new(&queue, &new->shared, socket, fds, epoch);
+	r = rx_queue_new(&queue, &new->shared, options, socket, fds, epoch);
 	if (r < 0) {
 		ibvcap_rx_close(new);
 		return r;
 	}
-	rx_queue_set_reattach(queue, options);
 	cr_assert_eq(owner_mark_new(&new->shared.owner), 0);
 	rx_part_put(new, 0, queue);
 	*rx = new;

@@ -55,7 +55,7 @@ Test(shm, a_reader_sees_what_is_written_after_the_seal)
 	cr_assert_geq(fd, 0);
 	cr_expect_eq(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
 	cr_expect(fcntl(fd, F_GETFD) & FD_CLOEXEC);
-	cr_assert_eq(shm_map(&reader, fd, false, 4096), 0);
+	cr_assert_eq(shm_map(&reader, fd, false), 0);
 	strcpy(writer.address, "after");
 	cr_expect_str_eq(reader.address, "after");
 	shm_deinit(&reader);
@@ -89,7 +89,7 @@ Test(shm, payloads_are_in_no_core)
 	create(&writer, 4096);
 	cr_expect(is_left_out_of_cores(writer.address));
 	cr_assert_eq(shm_seal_readonly(&writer), 0);
-	cr_assert_eq(shm_map(&reader, shm_reopen_readonly(&writer), false, 4096), 0);
+	cr_assert_eq(shm_map(&reader, shm_reopen_readonly(&writer), false), 0);
 	cr_expect(is_left_out_of_cores(reader.address));
 	cr_expect_not(is_left_out_of_cores(&reader));
 	shm_deinit(&reader);
@@ -124,7 +124,7 @@ Test(shm, a_consumers_page_keeps_its_size_and_can_be_written)
 
 	create(&mine, 4096);
 	cr_assert_eq(shm_seal_size(&mine), 0);
-	cr_assert_eq(shm_map(&theirs, dup(mine.fd), true, 4096), 0);
+	cr_assert_eq(shm_map(&theirs, dup(mine.fd), true), 0);
 	strcpy(theirs.address, "written");
 	cr_expect_str_eq(mine.address, "written");
 	cr_expect_neq(ftruncate(mine.fd, 0), 0);
@@ -132,19 +132,18 @@ Test(shm, a_consumers_page_keeps_its_size_and_can_be_written)
 	shm_deinit(&mine);
 }
 
-Test(shm, what_could_be_shrunk_or_has_another_size_is_not_mapped)
+Test(shm, what_could_be_shrunk_is_not_mapped)
 {
 	struct shm shm, other = SHM_INIT;
 	int pipe_fds[2];
 
 	create(&shm, 4096);
-	cr_expect_eq(shm_map(&other, dup(shm.fd), false, 0), -EPROTO, "its size is not sealed");
+	cr_expect_eq(shm_map(&other, dup(shm.fd), false), -EPROTO, "its size is not sealed");
 	cr_assert_eq(shm_seal_size(&shm), 0);
-	cr_expect_eq(shm_map(&other, dup(shm.fd), false, 8192), -EPROTO);
-	cr_expect_eq(shm_map(&other, dup(shm.fd), false, 0), 0);
+	cr_expect_eq(shm_map(&other, dup(shm.fd), false), 0);
 	shm_deinit(&other);
 	cr_assert_eq(pipe(pipe_fds), 0);
-	cr_expect_eq(shm_map(&other, pipe_fds[0], false, 0), -EPROTO);
+	cr_expect_eq(shm_map(&other, pipe_fds[0], false), -EPROTO);
 	cr_expect_lt(fcntl(pipe_fds[0], F_GETFD), 0, "taken over, so closed");
 	shm_deinit(&shm);
 }

@@ -69,7 +69,7 @@ static void run_blocks(struct rx_ring *ring, uint32_t blocks)
 
 static uint32_t physical_of(const struct rx_ring *ring, uint64_t number)
 {
-	return consumer_load_table(ring->ring, number);
+	return consumer_load_table_at(ring_table(ring->ring), ring->table_mask, number);
 }
 
 Test(rx_ring, the_shared_description_is_complete)

@@ -114,7 +114,7 @@ static void work(struct bench *bench)
 static const struct ibvcap_meta *row(const struct bench *bench, uint64_t sequence, const uint8_t **payload)
 {
 	const struct ibvcap_ring *ring = bench->ring.ring;
-	uint32_t physical = consumer_load_table(ring, sequence / N);
+	uint32_t physical = consumer_load_table_at(ring_table(ring), bench->ring.table_mask, sequence / N);
 	uint32_t index = (uint32_t)(sequence % N);
 
 	*payload = (const uint8_t *)bench->ring.payload.address + physical * ring->block_bytes + (size_t)index * S;
