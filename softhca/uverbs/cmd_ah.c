@@ -84,14 +84,6 @@ int cmd_create_ah(struct command *c)
 	return 0;
 }
 
-int cmd_destroy_ah(struct command *c)
-{
-	struct ib_uverbs_destroy_ah req;
-	int r = COMMAND_IN(c, &req);
-
-	return r ? r : object_destroy_handle(c->file, req.ah_handle, OBJECT_AH, NULL);
-}
-
 static struct roce_group *group_find(const struct roce_qp *q, const uint8_t gid[16])
 {
 	struct roce_group *g;

@@ -291,28 +291,11 @@ int ioctl_counters_create(struct ioctl_call *call)
 {
 	struct ib_uverbs_attr *handle = ioctl_attr(call, UVERBS_ATTR_CREATE_COUNTERS_HANDLE);
 	struct counters *k;
-	int r;
 
 	if (!handle)
 		return -EINVAL;
 	k = calloc(1, sizeof(*k));
-	if (!k)
-		return -ENOMEM;
-	device_lock(call->file->device);
-	r = object_add(call->file, &k->object, OBJECT_COUNTERS, counters_destroy);
-	device_unlock(call->file->device);
-	if (r)
-		free(k);
-	else
-		handle->data = k->object.handle;
-	return r;
-}
-
-int ioctl_counters_destroy(struct ioctl_call *call)
-{
-	struct ib_uverbs_attr *a = ioctl_attr(call, UVERBS_ATTR_DESTROY_COUNTERS_HANDLE);
-
-	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_COUNTERS, NULL) : -EINVAL;
+	return k ? ioctl_add_object(call, handle, &k->object, OBJECT_COUNTERS, counters_destroy) : -ENOMEM;
 }
 
 /* Reads under the lock: a packet is either not counted yet, or its completion is there already. */

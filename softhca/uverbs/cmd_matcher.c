@@ -69,23 +69,11 @@ int ioctl_matcher_create(struct ioctl_call *call)
 	if (!m)
 		return -ENOMEM;
 	r = matcher_read(call, m);
-	if (!r) {
-		device_lock(call->file->device);
-		r = object_add(call->file, &m->object, OBJECT_MATCHER, NULL);
-		device_unlock(call->file->device);
-	}
-	if (r)
+	if (r) {
 		free(m);
-	else
-		handle->data = m->object.handle;
-	return r;
-}
-
-int ioctl_matcher_destroy(struct ioctl_call *call)
-{
-	struct ib_uverbs_attr *a = ioctl_attr(call, MLX5_IB_ATTR_FLOW_MATCHER_DESTROY_HANDLE);
-
-	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_MATCHER, NULL) : -EINVAL;
+		return r;
+	}
+	return ioctl_add_object(call, handle, &m->object, OBJECT_MATCHER, NULL);
 }
 
 struct flow_wish {

@@ -55,14 +55,6 @@ int cmd_alloc_pd(struct command *c)
 	return 0;
 }
 
-int cmd_dealloc_pd(struct command *c)
-{
-	struct ib_uverbs_dealloc_pd req;
-	int r = COMMAND_IN(c, &req);
-
-	return r ? r : object_destroy_handle(c->file, req.pd_handle, OBJECT_PD, NULL);
-}
-
 static int mr_check_writers(uint32_t access)
 {
 	return (access & ACCESS_REMOTE_WRITERS) && !(access & IB_UVERBS_ACCESS_LOCAL_WRITE)
@@ -227,14 +219,6 @@ int ioctl_reg_dmabuf_mr(struct ioctl_call *call)
 	return r ? r : ioctl_out(call, UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, &mr->lkey, 4);
 }
 
-int cmd_dereg_mr(struct command *c)
-{
-	struct ib_uverbs_dereg_mr req;
-	int r = COMMAND_IN(c, &req);
-
-	return r ? r : object_destroy_handle(c->file, req.mr_handle, OBJECT_MR, NULL);
-}
-
 /* The lowest page that is not used; UAR_MAX if there is none. */
 static uint32_t uar_free_page(const struct uverbs_file *file)
 {
@@ -283,11 +267,4 @@ int ioctl_uar_alloc(struct ioctl_call *call)
 		return r;
 	handle->data = uar->object.handle;
 	return 0;
-}
-
-int ioctl_uar_destroy(struct ioctl_call *call)
-{
-	struct ib_uverbs_attr *a = ioctl_attr(call, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE);
-
-	return a ? object_destroy_handle(call->file, (uint32_t)a->data, OBJECT_UAR, NULL) : -EINVAL;
 }

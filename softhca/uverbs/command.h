@@ -30,10 +30,10 @@ void command_out(void *to, size_t to_bytes, const void *from, size_t bytes);
 typedef int command_handler(struct command *c);
 
 command_handler cmd_get_context, cmd_query_device, cmd_query_port, cmd_ex_query_device;
-command_handler cmd_alloc_pd, cmd_dealloc_pd, cmd_reg_mr, cmd_dereg_mr;
+command_handler cmd_alloc_pd, cmd_reg_mr;
 command_handler cmd_create_comp_channel, cmd_create_cq, cmd_ex_create_cq, cmd_ex_modify_cq, cmd_resize_cq,
 	cmd_destroy_cq;
-command_handler cmd_create_ah, cmd_destroy_ah, cmd_create_srq, cmd_modify_srq, cmd_query_srq, cmd_destroy_srq;
+command_handler cmd_create_ah, cmd_create_srq, cmd_modify_srq, cmd_query_srq, cmd_destroy_srq;
 command_handler cmd_create_qp, cmd_ex_create_qp, cmd_modify_qp, cmd_ex_modify_qp, cmd_query_qp, cmd_attach_mcast,
 	cmd_detach_mcast, cmd_destroy_qp;
 command_handler cmd_ex_create_wq, cmd_ex_modify_wq, cmd_ex_destroy_wq;
@@ -44,9 +44,9 @@ struct ioctl_call;
 typedef int ioctl_handler(struct ioctl_call *call);
 ioctl_handler ioctl_query_context, ioctl_async_event_alloc, ioctl_pd_query, ioctl_query_mr;
 ioctl_handler ioctl_invoke_write, ioctl_query_gid_table, ioctl_query_gid_entry;
-ioctl_handler ioctl_counters_create, ioctl_counters_destroy, ioctl_counters_read;
-ioctl_handler ioctl_matcher_create, ioctl_matcher_destroy, ioctl_flow_create, ioctl_flow_destroy;
-ioctl_handler ioctl_cq_create, ioctl_reg_dmabuf_mr, ioctl_uar_alloc, ioctl_uar_destroy;
+ioctl_handler ioctl_counters_create, ioctl_counters_read;
+ioctl_handler ioctl_matcher_create, ioctl_flow_create, ioctl_flow_destroy;
+ioctl_handler ioctl_cq_create, ioctl_reg_dmabuf_mr, ioctl_uar_alloc;
 
 /* Creates a completion queue, however the request came. */
 struct ib_uverbs_ex_create_cq;

@@ -27,5 +27,8 @@ int ioctl_in(struct ioctl_call *call, uint16_t id, void *to, size_t bytes);
 int ioctl_out(struct ioctl_call *call, uint16_t id, const void *from, size_t bytes);
 /* Writes a part of an output, whose size the caller has checked. 0 or -EFAULT. */
 int ioctl_out_at(struct ib_uverbs_attr *a, size_t offset, const void *from, size_t bytes);
+/* Adds a new object and puts its handle into the attribute. 0, or negative errno if the object was freed instead. */
+int ioctl_add_object(struct ioctl_call *call, struct ib_uverbs_attr *handle, struct object *o, enum object_type type,
+                     void (*destroy)(struct object *o));
 
 #endif

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The attributes of an ioctl call: finds them, reads inputs and writes outputs. */
+/* The attributes of an ioctl call: finds them, reads inputs, and writes outputs and handles. */
 #include "ioctl.h"
 #include "user_memory.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 struct ib_uverbs_attr *ioctl_attr(struct ioctl_call *call, uint16_t id)
 {
@@ -41,4 +42,19 @@ int ioctl_out(struct ioctl_call *call, uint16_t id, const void *from, size_t byt
 	if (!a)
 		return -ENOENT;
 	return a->len < bytes ? -ENOSPC : ioctl_out_at(a, 0, from, bytes);
+}
+
+int ioctl_add_object(struct ioctl_call *call, struct ib_uverbs_attr *handle, struct object *o, enum object_type type,
+                     void (*destroy)(struct object *o))
+{
+	int r;
+
+	device_lock(call->file->device);
+	r = object_add(call->file, o, type, destroy);
+	device_unlock(call->file->device);
+	if (r)
+		free(o);
+	else
+		handle->data = o->handle;
+	return r;
 }

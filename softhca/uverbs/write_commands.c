@@ -18,6 +18,7 @@ struct write_command {
 	const char *name;
 	uint16_t req_bytes, resp_bytes; /* of the core structures, without driver payload */
 	bool destroys;
+	enum object_type type; /* without a handler: the request is a handle of this type, whose object is destroyed */
 };
 
 #define EX_FIRST 64 /* rows of extended commands come behind the plain ones */
@@ -39,16 +40,16 @@ static const struct write_command write_commands[N_ROWS] = {
 	ROW(QUERY_DEVICE) = {cmd_query_device, NAME(QUERY_DEVICE), REQ(query_device), RESP(query_device_resp)},
 	ROW(QUERY_PORT) = {cmd_query_port, NAME(QUERY_PORT), REQ(query_port), RESP(query_port_resp)},
 	ROW(ALLOC_PD) = {cmd_alloc_pd, NAME(ALLOC_PD), REQ(alloc_pd), RESP(alloc_pd_resp)},
-	ROW(DEALLOC_PD) = {cmd_dealloc_pd, NAME(DEALLOC_PD), REQ(dealloc_pd), .destroys = true},
+	ROW(DEALLOC_PD) = {NAME(DEALLOC_PD), REQ(dealloc_pd), .destroys = true, .type = OBJECT_PD},
 	ROW(REG_MR) = {cmd_reg_mr, NAME(REG_MR), REQ(reg_mr), RESP(reg_mr_resp)},
-	ROW(DEREG_MR) = {cmd_dereg_mr, NAME(DEREG_MR), REQ(dereg_mr), .destroys = true},
+	ROW(DEREG_MR) = {NAME(DEREG_MR), REQ(dereg_mr), .destroys = true, .type = OBJECT_MR},
 	ROW(CREATE_COMP_CHANNEL) = {cmd_create_comp_channel, NAME(CREATE_COMP_CHANNEL), REQ(create_comp_channel),
                                     RESP(create_comp_channel_resp)},
 	ROW(CREATE_CQ) = {cmd_create_cq, NAME(CREATE_CQ), REQ(create_cq), RESP(create_cq_resp)},
 	ROW(RESIZE_CQ) = {cmd_resize_cq, NAME(RESIZE_CQ), REQ(resize_cq), RESP(resize_cq_resp)},
 	ROW(DESTROY_CQ) = {cmd_destroy_cq, NAME(DESTROY_CQ), REQ(destroy_cq), RESP(destroy_cq_resp), .destroys = true},
 	ROW(CREATE_AH) = {cmd_create_ah, NAME(CREATE_AH), REQ(create_ah), RESP(create_ah_resp)},
-	ROW(DESTROY_AH) = {cmd_destroy_ah, NAME(DESTROY_AH), REQ(destroy_ah), .destroys = true},
+	ROW(DESTROY_AH) = {NAME(DESTROY_AH), REQ(destroy_ah), .destroys = true, .type = OBJECT_AH},
 	ROW(CREATE_SRQ) = {cmd_create_srq, NAME(CREATE_SRQ), REQ(create_srq), RESP(create_srq_resp)},
 	ROW(MODIFY_SRQ) = {cmd_modify_srq, NAME(MODIFY_SRQ), REQ(modify_srq)},
 	ROW(QUERY_SRQ) = {cmd_query_srq, NAME(QUERY_SRQ), REQ(query_srq), RESP(query_srq_resp)},
@@ -90,7 +91,15 @@ static const struct write_command *write_command_find(uint32_t command)
 	else if (n >= EX_FIRST)
 		return NULL;
 	row = n < N_ROWS ? &write_commands[n] : NULL;
-	return row && row->handler ? row : NULL;
+	return row && row->name ? row : NULL;
+}
+
+static int write_command_destroy(const struct command *c, enum object_type type)
+{
+	uint32_t handle;
+	int r = COMMAND_IN(c, &handle);
+
+	return r ? r : object_destroy_handle(c->file, handle, type, NULL);
 }
 
 static int write_command_check_and_run(struct command *c, const struct write_command *row)
@@ -108,7 +117,9 @@ static int write_command_check_and_run(struct command *c, const struct write_com
 		return refuse(EINVAL, "context", "GET_CONTEXT comes first, and once", "ib_uverbs: ib_uverbs_write");
 	/* Only this command needs no firmware. */
 	r = row->handler == cmd_create_comp_channel ? 0 : uverbs_ask_firmware(c->file, row->destroys);
-	return r ? r : row->handler(c);
+	if (r)
+		return r;
+	return row->handler ? row->handler(c) : write_command_destroy(c, row->type);
 }
 
 int command_dispatch(struct command *c, uint32_t command)

@@ -8,10 +8,11 @@
  *     softhca -i eth0 -- ./cm                      # on one machine; on a ConnectX without softhca
  *     softhca -i eth0 -- ./cm 10.0.0.1 hello       # on the other
  */
-#include <rdma/rdma_cma.h>
+#include "example.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +22,6 @@
 #define TIMEOUT_MS 2000
 
 static char text[BYTES];
-
-static void check(int ok, const char *call)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "cm: %s: %s\n", call, strerror(errno));
-	exit(1);
-}
 
 /* Every step ends with an event. Returns the identifier that the event is about. */
 static struct rdma_cm_id *await(struct rdma_event_channel *channel, enum rdma_cm_event_type type)

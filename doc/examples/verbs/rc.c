@@ -8,7 +8,7 @@
  *     softhca -i eth0 -- ./rc mlx5_0 3                   # on one machine; on a ConnectX without softhca
  *     softhca -i eth0 -- ./rc mlx5_0 3 10.0.0.1 hello    # on the other
  */
-#include <infiniband/verbs.h>
+#include "example.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,27 +28,6 @@ struct end {
 };
 
 static char text[BYTES];
-
-static void check(int ok, const char *call)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "rc: %s: %s\n", call, strerror(errno));
-	exit(1);
-}
-
-static struct ibv_context *open_device(const char *name)
-{
-	struct ibv_device **devices = ibv_get_device_list(NULL);
-	struct ibv_context *context = NULL;
-
-	for (int i = 0; devices && devices[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(devices[i]), name))
-			context = ibv_open_device(devices[i]);
-	check(context != NULL, name);
-	ibv_free_device_list(devices);
-	return context;
-}
 
 static int connect_tcp(const char *address)
 {

@@ -7,7 +7,7 @@
  *     softhca -i eth0 -- ./receive mlx5_0 7502 10       # on any interface
  *     ibv_launch ./receive mlx5_0 7502 10               # on a ConnectX, as a member of group ibvlaunch
  */
-#include <infiniband/verbs.h>
+#include "example.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,27 +20,6 @@
 #define HEADER_BYTES 42 /* Ethernet, IPv4, UDP */
 
 static uint8_t memory[DEPTH][FRAME_BYTES];
-
-static void check(int ok, const char *call)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "receive: %s: %s\n", call, strerror(errno));
-	exit(1);
-}
-
-static struct ibv_context *open_device(const char *name)
-{
-	struct ibv_device **devices = ibv_get_device_list(NULL);
-	struct ibv_context *context = NULL;
-
-	for (int i = 0; devices && devices[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(devices[i]), name))
-			context = ibv_open_device(devices[i]);
-	check(context != NULL, name);
-	ibv_free_device_list(devices);
-	return context;
-}
 
 /* The card writes the next frames to this row. */
 static void post(struct ibv_qp *qp, const struct ibv_mr *mr, uint64_t row)

@@ -7,7 +7,7 @@
  *     softhca -i eth0 -- ./send mlx5_0 02:00:00:00:00:01 02:00:00:00:00:02 10.0.0.1 10.0.0.2 7502 10
  *     ibv_launch ./send …                               # on a ConnectX, as a member of group ibvlaunch
  */
-#include <infiniband/verbs.h>
+#include "example.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,27 +29,6 @@ struct frame {
 } __attribute__((packed));
 
 static struct frame frames[DEPTH];
-
-static void check(int ok, const char *call)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "send: %s: %s\n", call, strerror(errno));
-	exit(1);
-}
-
-static struct ibv_context *open_device(const char *name)
-{
-	struct ibv_device **devices = ibv_get_device_list(NULL);
-	struct ibv_context *context = NULL;
-
-	for (int i = 0; devices && devices[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(devices[i]), name))
-			context = ibv_open_device(devices[i]);
-	check(context != NULL, name);
-	ibv_free_device_list(devices);
-	return context;
-}
 
 static void fill(struct frame *frame, char **argv, int number)
 {

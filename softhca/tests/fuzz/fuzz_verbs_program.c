@@ -3,6 +3,7 @@
 #include "fuzz_verbs.h"
 
 #include "softhca/device/hw.h"
+#include "softhca/tests/support/fake_wire.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -174,8 +175,7 @@ void operate_memory(struct run *run, struct input *in, enum operation operation,
 
 /* ---- the wire: stands in for wire.c's ---------------------------------------------------------------------- */
 
-static struct fuzz_wire {
-	struct wire base;
+static struct {
 	pthread_mutex_t lock;
 	uint8_t frames[MAX_FRAMES][HEADROOM + MAX_FRAME_BYTES];
 	uint32_t lengths[MAX_FRAMES];
@@ -184,7 +184,7 @@ static struct fuzz_wire {
 	unsigned int rounds; /* how often the device came by */
 } the_wire = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int fuzz_receive(struct wire *wire, struct wire_frame *frames, int max)
+int fake_wire_receive(struct wire *wire, struct wire_frame *frames, int max)
 {
 	int n;
 
@@ -202,7 +202,7 @@ static int fuzz_receive(struct wire *wire, struct wire_frame *frames, int max)
 	return n;
 }
 
-static void fuzz_release(struct wire *wire)
+void fake_wire_release(struct wire *wire)
 {
 	(void)wire;
 	pthread_mutex_lock(&the_wire.lock);
@@ -211,7 +211,7 @@ static void fuzz_release(struct wire *wire)
 }
 
 /* The kernel would read the frames: what is not there is an error of the call, and no failure. */
-static int fuzz_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
+int fake_wire_send(struct wire *wire, const struct iovec *const *iov, const int *iovcnt, int n)
 {
 	static uint8_t sink[1 << 17];
 
@@ -225,41 +225,13 @@ static int fuzz_send(struct wire *wire, const struct iovec *const *iov, const in
 	return n;
 }
 
-static void fuzz_wait(struct wire *wire, unsigned int timeout_us)
+void fake_wire_wait(struct wire *wire, unsigned int timeout_us)
 {
 	const struct timespec ts = {.tv_nsec = 20000};
 
 	(void)wire;
 	(void)timeout_us;
 	nanosleep(&ts, NULL);
-}
-
-static void fuzz_stats(struct wire *wire, struct wire_stats *stats)
-{
-	(void)wire;
-	*stats = (struct wire_stats){};
-}
-
-static void fuzz_close(struct wire *wire)
-{
-	(void)wire;
-}
-
-static const struct wire_ops fuzz_wire_ops = {
-	.receive = fuzz_receive,
-	.release = fuzz_release,
-	.send = fuzz_send,
-	.wait = fuzz_wait,
-	.stats = fuzz_stats,
-	.close = fuzz_close,
-};
-
-int wire_open(struct wire **wire, const struct wire_config *config)
-{
-	(void)config;
-	the_wire.base.ops = &fuzz_wire_ops;
-	*wire = &the_wire.base;
-	return 0;
 }
 
 /* IPv4 and UDP from here to there, or any bytes. */

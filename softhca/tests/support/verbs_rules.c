@@ -126,9 +126,21 @@ static void list(const char *settings)
 	}
 }
 
+static const char *check_with_queue(const struct rule *r)
+{
+	const char *seen;
+	struct queue q;
+
+	queue_open(&q, r->config);
+	seen = r->check_queue(&q);
+	if (!seen)
+		queue_close(&q);
+	return seen;
+}
+
 static int check(const struct rule *r)
 {
-	const char *seen = r->check();
+	const char *seen = r->check ? r->check() : check_with_queue(r);
 
 	if (seen) {
 		printf("broken: %s (source: %s)\n", seen, r->source);

@@ -11,8 +11,10 @@
 struct rule {
 	const char *name;
 	const char *source; /* where the rule comes from */
-	/* NULL, or what was seen instead. */
+	/* NULL, or what was seen instead. One of the two is set. */
 	const char *(*check)(void);
+	const char *(*check_queue)(struct queue *q); /* with a queue of its own */
+	const struct queue_config *config;           /* of that queue */
 };
 
 /* Each file's rules, ended by a row without a name. */

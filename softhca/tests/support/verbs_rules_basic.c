@@ -88,8 +88,8 @@ static const char *flow_needs_net_raw(void)
 }
 
 const struct rule basic_rules[] = {
-	{"recv-sges-in-order", "verbs-rules: Posting and polling", sges_in_order},
-	{"port-mtu-stops-at-4096", "verbs-rules: Finding the device", port_mtu},
-	{"flow-needs-net-raw", "ib_uverbs: ib_uverbs_ex_create_flow", flow_needs_net_raw},
+	{"recv-sges-in-order", "verbs-rules: Posting and polling", .check = sges_in_order},
+	{"port-mtu-stops-at-4096", "verbs-rules: Finding the device", .check = port_mtu},
+	{"flow-needs-net-raw", "ib_uverbs: ib_uverbs_ex_create_flow", .check = flow_needs_net_raw},
 	{},
 };

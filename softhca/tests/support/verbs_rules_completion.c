@@ -10,6 +10,8 @@
 #define TAG          0x4711
 
 static const struct queue_config small = {.depth = 8, .n_sge = 1, .payload_bytes = 2048};
+static const struct queue_config of_one_completion = {.depth = 8, .n_sge = 1, .payload_bytes = 2048, .cqe = 1};
+static const struct queue_config with_channel = {.depth = 8, .n_sge = 1, .payload_bytes = 2048, .use_channel = true};
 
 static void next(struct queue *q)
 {
@@ -57,18 +59,14 @@ static const char *extended_reads(void)
 	return NULL;
 }
 
-static const char *flush_tells(void)
+static const char *flush_tells(struct queue *q)
 {
-	struct queue q;
-
-	queue_open(&q, &small);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 1));
-	queue_to_state(&q, IBV_QPS_ERR);
-	next(&q);
-	EXPECT(q.cq->status == IBV_WC_WR_FLUSH_ERR, "not flushed");
-	EXPECT(ibv_wc_read_vendor_err(q.cq) == 0xf9, "another vendor syndrome");
-	ibv_end_poll(q.cq);
-	queue_close(&q);
+	EXPECT_RETURNS(0, queue_post(q, 0, 1));
+	queue_to_state(q, IBV_QPS_ERR);
+	next(q);
+	EXPECT(q->cq->status == IBV_WC_WR_FLUSH_ERR, "not flushed");
+	EXPECT(ibv_wc_read_vendor_err(q->cq) == 0xf9, "another vendor syndrome");
+	ibv_end_poll(q->cq);
 	return NULL;
 }
 
@@ -83,27 +81,22 @@ static enum ibv_event_type next_event(struct ibv_context *ctx)
 	return event.event_type;
 }
 
-static const char *overrun(void)
+static const char *overrun(struct queue *q)
 {
-	struct queue_config config = small;
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
-	struct queue q;
 
-	config.cqe = 1; /* becomes 2 */
-	queue_open(&q, &config);
-	EXPECT(!queue_post(&q, 0, 8) && !queue_add_udp_flow(&q, NULL, PORT, false), "no queue");
+	EXPECT(!queue_post(q, 0, 8) && !queue_add_udp_flow(q, NULL, PORT, false), "no queue");
 	ask_for_frames(PORT, 3, 500);
-	EXPECT(next_event(q.ctx) == IBV_EVENT_CQ_ERR, "not CQ_ERR first");
-	EXPECT(next_event(q.ctx) == IBV_EVENT_QP_FATAL, "not QP_FATAL then");
-	EXPECT_RETURNS(0, ibv_query_qp(q.qp, &attr, IBV_QP_STATE, &init));
+	EXPECT(next_event(q->ctx) == IBV_EVENT_CQ_ERR, "not CQ_ERR first");
+	EXPECT(next_event(q->ctx) == IBV_EVENT_QP_FATAL, "not QP_FATAL then");
+	EXPECT_RETURNS(0, ibv_query_qp(q->qp, &attr, IBV_QP_STATE, &init));
 	EXPECT(attr.qp_state == IBV_QPS_ERR, "the queue pair is not in error");
 	for (int i = 0; i < 2; i++) {
-		next(&q);
-		EXPECT(q.cq->status == IBV_WC_SUCCESS, "what was there before is lost");
-		ibv_end_poll(q.cq);
+		next(q);
+		EXPECT(q->cq->status == IBV_WC_SUCCESS, "what was there before is lost");
+		ibv_end_poll(q->cq);
 	}
-	queue_close(&q);
 	return NULL;
 }
 
@@ -150,38 +143,28 @@ static const char *overrun_of_a_wq(void)
 	return NULL;
 }
 
-static const char *error_wakes_solicited(void)
+static const char *error_wakes_solicited(struct queue *q)
 {
-	struct queue_config config = small;
 	struct ibv_cq *cq;
-	struct queue q;
 	void *ctx;
 
-	config.use_channel = true;
-	queue_open(&q, &config);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 1));
-	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q.cq), 1));
-	queue_to_state(&q, IBV_QPS_ERR);
-	EXPECT_RETURNS(0, ibv_get_cq_event(q.channel, &cq, &ctx));
-	EXPECT(cq == ibv_cq_ex_to_cq(q.cq), "another completion queue");
+	EXPECT_RETURNS(0, queue_post(q, 0, 1));
+	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q->cq), 1));
+	queue_to_state(q, IBV_QPS_ERR);
+	EXPECT_RETURNS(0, ibv_get_cq_event(q->channel, &cq, &ctx));
+	EXPECT(cq == ibv_cq_ex_to_cq(q->cq), "another completion queue");
 	ibv_ack_cq_events(cq, 1);
-	queue_close(&q);
 	return NULL;
 }
 
-static const char *channel_is_busy(void)
+static const char *channel_is_busy(struct queue *q)
 {
-	struct queue_config config = small;
 	struct pollfd p = {.events = POLLIN};
-	struct queue q;
 
-	config.use_channel = true;
-	queue_open(&q, &config);
-	EXPECT_RETURNS(EBUSY, ibv_destroy_comp_channel(q.channel));
-	p.fd = q.channel->fd;
+	EXPECT_RETURNS(EBUSY, ibv_destroy_comp_channel(q->channel));
+	p.fd = q->channel->fd;
 	EXPECT(!fcntl(p.fd, F_SETFL, O_NONBLOCK) && !poll(&p, 1, 0), "readable without an event");
-	EXPECT_ERRNO(EAGAIN, !ibv_get_cq_event(q.channel, &(struct ibv_cq *){NULL}, &(void *){NULL}));
-	queue_close(&q);
+	EXPECT_ERRNO(EAGAIN, !ibv_get_cq_event(q->channel, &(struct ibv_cq *){NULL}, &(void *){NULL}));
 	return NULL;
 }
 
@@ -303,29 +286,26 @@ static const char *vectors_have_bounds(void)
 }
 
 /* What was there before is there afterwards, in its order, and what comes goes to the new buffer. */
-static const char *resize_keeps(void)
+static const char *resize_keeps(struct queue *q)
 {
-	struct queue q;
 	uint64_t id;
 
-	queue_open(&q, &small);
-	EXPECT(!queue_add_udp_flow(&q, NULL, PORT, true) && !queue_post(&q, 0, 8), "no queue");
+	EXPECT(!queue_add_udp_flow(q, NULL, PORT, true) && !queue_post(q, 0, 8), "no queue");
 	ask_for_frames(PORT, 3, 100);
-	EXPECT(next_status(&q, LONG_MS, &id) == IBV_WC_SUCCESS && id == 0, "no first completion");
-	while (queue_matched(&q) < 3) /* the other two are there, too, when they are counted */
+	EXPECT(next_status(q, LONG_MS, &id) == IBV_WC_SUCCESS && id == 0, "no first completion");
+	while (queue_matched(q) < 3) /* the other two are there, too, when they are counted */
 		wait_a_little();
-	EXPECT_RETURNS(0, ibv_resize_cq(ibv_cq_ex_to_cq(q.cq), 200));
-	EXPECT(ibv_cq_ex_to_cq(q.cq)->cqe >= 200, "a size that is too small");
+	EXPECT_RETURNS(0, ibv_resize_cq(ibv_cq_ex_to_cq(q->cq), 200));
+	EXPECT(ibv_cq_ex_to_cq(q->cq)->cqe >= 200, "a size that is too small");
 	for (unsigned int i = 1; i < 3; i++)
-		EXPECT(next_status(&q, LONG_MS, &id) == IBV_WC_SUCCESS && id == i, "a completion is lost");
+		EXPECT(next_status(q, LONG_MS, &id) == IBV_WC_SUCCESS && id == i, "a completion is lost");
 	ask_for_frames(PORT, 2, 100);
 	for (unsigned int i = 3; i < 5; i++)
-		EXPECT(next_status(&q, LONG_MS, &id) == IBV_WC_SUCCESS && id == i, "nothing in the new buffer");
-	EXPECT_RETURNS(0, ibv_resize_cq(ibv_cq_ex_to_cq(q.cq), 15));
+		EXPECT(next_status(q, LONG_MS, &id) == IBV_WC_SUCCESS && id == i, "nothing in the new buffer");
+	EXPECT_RETURNS(0, ibv_resize_cq(ibv_cq_ex_to_cq(q->cq), 15));
 	ask_for_frames(PORT, 2, 100);
 	for (unsigned int i = 5; i < 7; i++)
-		EXPECT(next_status(&q, LONG_MS, &id) == IBV_WC_SUCCESS && id == i, "nothing in the smaller buffer");
-	queue_close(&q);
+		EXPECT(next_status(q, LONG_MS, &id) == IBV_WC_SUCCESS && id == i, "nothing in the smaller buffer");
 	return NULL;
 }
 
@@ -339,18 +319,22 @@ static const char *resize_limits(void)
 }
 
 const struct rule completion_rules[] = {
-	{"cq-resize-keeps", "libmlx5: mlx5_cq_resize_copy_cqes; PRM: RESIZE_CQ", resize_keeps},
-	{"cq-resize-limits", "mlx5_ib: mlx5_ib_resize_cq", resize_limits},
-	{"cq-extended-reads", "ibv_create_cq_ex(3); PRM: responder CQE", extended_reads},
-	{"cq-flush-tells", "PRM: error CQE; 0xf9 in every public log of mlx5", flush_tells},
-	{"cq-overrun-stops-queues", "verbs-rules: Bring-up; mlx5_ib: mlx5_ib_qp_event", overrun},
-	{"cq-overrun-stops-wqs", "mlx5_ib: mlx5_ib_wq_event", overrun_of_a_wq},
-	{"cq-error-wakes-solicited", "ibv_req_notify_cq(3)", error_wakes_solicited},
-	{"cq-channel-is-busy", "ibv_destroy_comp_channel(3)", channel_is_busy},
-	{"cq-events-wait", "ib_uverbs: ib_uverbs_comp_handler, event_list", events_wait},
-	{"cq-unread-events-go", "ib_uverbs: ib_uverbs_release_ucq", unread_events_go},
-	{"cq-limits", "mlx5_ib: mlx5_ib_create_cq", cq_limits},
-	{"cq-moderation-limits", "mlx5_ib: mlx5_ib_modify_cq", moderation_limits},
-	{"cq-vectors-have-bounds", "ib_uverbs: create_cq, num_comp_vectors", vectors_have_bounds},
+	{"cq-resize-limits", "mlx5_ib: mlx5_ib_resize_cq", .check = resize_limits},
+	{"cq-extended-reads", "ibv_create_cq_ex(3); PRM: responder CQE", .check = extended_reads},
+	{"cq-overrun-stops-wqs", "mlx5_ib: mlx5_ib_wq_event", .check = overrun_of_a_wq},
+	{"cq-events-wait", "ib_uverbs: ib_uverbs_comp_handler, event_list", .check = events_wait},
+	{"cq-unread-events-go", "ib_uverbs: ib_uverbs_release_ucq", .check = unread_events_go},
+	{"cq-limits", "mlx5_ib: mlx5_ib_create_cq", .check = cq_limits},
+	{"cq-moderation-limits", "mlx5_ib: mlx5_ib_modify_cq", .check = moderation_limits},
+	{"cq-vectors-have-bounds", "ib_uverbs: create_cq, num_comp_vectors", .check = vectors_have_bounds},
+	{"cq-resize-keeps", "libmlx5: mlx5_cq_resize_copy_cqes; PRM: RESIZE_CQ", .check_queue = resize_keeps,
+         .config = &small},
+	{"cq-flush-tells", "PRM: error CQE; 0xf9 in every public log of mlx5", .check_queue = flush_tells,
+         .config = &small},
+	{"cq-overrun-stops-queues", "verbs-rules: Bring-up; mlx5_ib: mlx5_ib_qp_event", .check_queue = overrun,
+         .config = &of_one_completion},
+	{"cq-error-wakes-solicited", "ibv_req_notify_cq(3)", .check_queue = error_wakes_solicited,
+         .config = &with_channel},
+	{"cq-channel-is-busy", "ibv_destroy_comp_channel(3)", .check_queue = channel_is_busy, .config = &with_channel},
 	{},
 };

@@ -89,8 +89,9 @@ static const char *index_past_any_read(void)
 }
 
 const struct rule counters_rules[] = {
-	{"counters-one-a-flow", "mlx5_ib: parse_flow_attr", one_counters_object_a_flow},
-	{"counters-life", "mlx5_ib: counters.c; ib_uverbs: counters usecnt", counters_life},
-	{"counters-index-past-any-read", "mlx5_ib: mlx5_ib_read_counters, cntrs_max_index", index_past_any_read},
+	{"counters-one-a-flow", "mlx5_ib: parse_flow_attr", .check = one_counters_object_a_flow},
+	{"counters-life", "mlx5_ib: counters.c; ib_uverbs: counters usecnt", .check = counters_life},
+	{"counters-index-past-any-read", "mlx5_ib: mlx5_ib_read_counters, cntrs_max_index",
+         .check = index_past_any_read},
 	{},
 };

@@ -73,7 +73,7 @@ static bool untouched(const uint8_t *p, size_t n)
 	return true;
 }
 
-static const char *frames_land_in_it(void)
+static const char *frames_land_in_it(struct queue *q)
 {
 	const uint64_t offset = PAGE + 16, iova = 0x7000010;
 	const uint8_t port[] = {PORT >> 8, PORT & 0xff};
@@ -81,26 +81,23 @@ static const char *frames_land_in_it(void)
 	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
 	struct buffer b;
 	struct ibv_mr *mr;
-	struct queue q;
 
-	queue_open(&q, &both);
 	buffer_open(&b, 3);
-	mr = ibv_reg_dmabuf_mr(q.pd, offset, PAGE, iova, b.fd, IBV_ACCESS_LOCAL_WRITE);
+	mr = ibv_reg_dmabuf_mr(q->pd, offset, PAGE, iova, b.fd, IBV_ACCESS_LOCAL_WRITE);
 	EXPECT(mr, "not registered");
 	sge.lkey = mr->lkey;
-	EXPECT_RETURNS(0, ibv_post_recv(q.qp, &wr, &bad));
-	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, false));
+	EXPECT_RETURNS(0, ibv_post_recv(q->qp, &wr, &bad));
+	EXPECT_RETURNS(0, queue_add_udp_flow(q, NULL, PORT, false));
 	ask_for_frames(PORT, 1, 500);
-	EXPECT(next_status(&q, LONG_MS, NULL) == IBV_WC_SUCCESS, "not received");
+	EXPECT(next_status(q, LONG_MS, NULL) == IBV_WC_SUCCESS, "not received");
 	EXPECT(!memcmp(b.view + offset + 36, port, sizeof(port)), "the frame is not at the offset");
 	EXPECT(untouched(b.view, offset) && untouched(b.view + offset + 542, b.bytes - offset - 542),
 	       "something was written beside the frame");
-	EXPECT(send_from(&q, iova + PAGE - 100, mr->lkey) == IBV_WC_SUCCESS, "its last byte is not there");
-	EXPECT(send_from(&q, iova + PAGE - 99, mr->lkey) == IBV_WC_LOC_PROT_ERR, "it is longer");
-	EXPECT(send_from(&q, iova - 1, mr->lkey) == IBV_WC_LOC_PROT_ERR, "below it is something");
+	EXPECT(send_from(q, iova + PAGE - 100, mr->lkey) == IBV_WC_SUCCESS, "its last byte is not there");
+	EXPECT(send_from(q, iova + PAGE - 99, mr->lkey) == IBV_WC_LOC_PROT_ERR, "it is longer");
+	EXPECT(send_from(q, iova - 1, mr->lkey) == IBV_WC_LOC_PROT_ERR, "below it is something");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
 	buffer_close(&b);
-	queue_close(&q);
 	return NULL;
 }
 
@@ -171,22 +168,19 @@ static const char *access_flags_of_dmabuf(void)
 	return NULL;
 }
 
-static const char *region_keeps_the_memory(void)
+static const char *region_keeps_the_memory(struct queue *q)
 {
 	struct buffer b;
 	struct ibv_mr *mr;
-	struct queue q;
 
-	queue_open(&q, &both);
 	buffer_open(&b, 1);
-	mr = ibv_reg_dmabuf_mr(q.pd, 0, PAGE, 0, b.fd, 0);
+	mr = ibv_reg_dmabuf_mr(q->pd, 0, PAGE, 0, b.fd, 0);
 	EXPECT(mr, "not registered for reading");
 	buffer_close(&b);
-	EXPECT(send_from(&q, 0, mr->lkey) == IBV_WC_SUCCESS, "the memory went with its descriptors");
-	EXPECT_RETURNS(EBUSY, ibv_dealloc_pd(q.pd));
+	EXPECT(send_from(q, 0, mr->lkey) == IBV_WC_SUCCESS, "the memory went with its descriptors");
+	EXPECT_RETURNS(EBUSY, ibv_dealloc_pd(q->pd));
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
-	EXPECT(send_from(&q, 0, mr->lkey) == IBV_WC_LOC_PROT_ERR, "the key outlives its region");
-	queue_close(&q);
+	EXPECT(send_from(q, 0, mr->lkey) == IBV_WC_LOC_PROT_ERR, "the key outlives its region");
 	return NULL;
 }
 
@@ -244,13 +238,14 @@ static const char *udmabuf_takes_a_list(void)
 }
 
 const struct rule dmabuf_rules[] = {
-	{"dmabuf-receives", "ib_core: ib_umem_dmabuf_get", frames_land_in_it},
-	{"dmabuf-descriptor", "dma_buf: dma_buf_get", descriptor_is_a_dmabuf},
-	{"dmabuf-iova-agrees-in-page", "ib_uverbs: UVERBS_METHOD_REG_DMABUF_MR", offset_agrees_with_iova},
-	{"dmabuf-length", "ib_core: ib_umem_dmabuf_get", length_stays_inside},
-	{"dmabuf-access-flags", "ib_uverbs: UVERBS_METHOD_REG_DMABUF_MR", access_flags_of_dmabuf},
-	{"dmabuf-outlives-its-descriptor", "dma_buf: dma_buf_get", region_keeps_the_memory},
-	{"udmabuf-seals-and-pages", "udmabuf: udmabuf_create", udmabuf_wants_sealed_pages},
-	{"udmabuf-list", "udmabuf: udmabuf_ioctl_create_list", udmabuf_takes_a_list},
+	{"dmabuf-descriptor", "dma_buf: dma_buf_get", .check = descriptor_is_a_dmabuf},
+	{"dmabuf-iova-agrees-in-page", "ib_uverbs: UVERBS_METHOD_REG_DMABUF_MR", .check = offset_agrees_with_iova},
+	{"dmabuf-length", "ib_core: ib_umem_dmabuf_get", .check = length_stays_inside},
+	{"dmabuf-access-flags", "ib_uverbs: UVERBS_METHOD_REG_DMABUF_MR", .check = access_flags_of_dmabuf},
+	{"udmabuf-seals-and-pages", "udmabuf: udmabuf_create", .check = udmabuf_wants_sealed_pages},
+	{"udmabuf-list", "udmabuf: udmabuf_ioctl_create_list", .check = udmabuf_takes_a_list},
+	{"dmabuf-receives", "ib_core: ib_umem_dmabuf_get", .check_queue = frames_land_in_it, .config = &both},
+	{"dmabuf-outlives-its-descriptor", "dma_buf: dma_buf_get", .check_queue = region_keeps_the_memory,
+         .config = &both},
 	{},
 };

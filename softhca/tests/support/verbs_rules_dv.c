@@ -220,11 +220,11 @@ static const char *striding_post_by_library(void)
 }
 
 const struct rule dv_rules[] = {
-	{"striding-limits", "mlx5_ib: prepare_user_rq", striding_limits},
-	{"striding-fills", "mlx5_core: mlx5e_handle_rx_cqe_mpwrq", striding_fills},
-	{"striding-short-list", "PRM: scatter list", striding_short_list},
-	{"striding-post-by-library", "rdma-core: pull request 1381", striding_post_by_library},
-	{"cq-compression-formats", "mlx5_ib: mini_cqe_res_format_to_hw", compression_formats},
-	{"cq-compression-needs-64", "mlx5_ib: create_cq_user", compression_of_long_entries},
+	{"striding-limits", "mlx5_ib: prepare_user_rq", .check = striding_limits},
+	{"striding-fills", "mlx5_core: mlx5e_handle_rx_cqe_mpwrq", .check = striding_fills},
+	{"striding-short-list", "PRM: scatter list", .check = striding_short_list},
+	{"striding-post-by-library", "rdma-core: pull request 1381", .check = striding_post_by_library},
+	{"cq-compression-formats", "mlx5_ib: mini_cqe_res_format_to_hw", .check = compression_formats},
+	{"cq-compression-needs-64", "mlx5_ib: create_cq_user", .check = compression_of_long_entries},
 	{},
 };

@@ -352,44 +352,42 @@ static const char *same_rule_other_action(void)
 	return NULL;
 }
 
-static const char *qp_with_flow_is_busy(void)
-{
-	struct queue q;
-	struct queue_config config = {.depth = 4, .n_sge = 1, .payload_bytes = 2048};
+static const struct queue_config config = {.depth = 4, .n_sge = 1, .payload_bytes = 2048};
 
-	queue_open(&q, &config);
-	EXPECT_RETURNS(0, queue_add_udp_flow(&q, "10.1.2.3", 4001, false));
-	EXPECT_RETURNS(EBUSY, ibv_destroy_qp(q.qp));
-	queue_close(&q);
+static const char *qp_with_flow_is_busy(struct queue *q)
+{
+	EXPECT_RETURNS(0, queue_add_udp_flow(q, "10.1.2.3", 4001, false));
+	EXPECT_RETURNS(EBUSY, ibv_destroy_qp(q->qp));
 	return NULL;
 }
 
 const struct rule flow_rules[] = {
-	{"flow-plain-udp", "verbs-rules: Flow rules", plain_udp},
-	{"flow-ethertype-mask-full", "mlx5_ib: is_valid_ethertype", ethertype_mask_must_be_full},
-	{"flow-ethertype-agrees", "mlx5_ib: is_valid_ethertype", ethertype_must_agree},
-	{"flow-value-outside-mask", "mlx5_core: check_valid_spec", value_outside_mask},
-	{"flow-no-ttl", "mlx5_ib: parse_flow_attr, LAST_IPV4_FIELD", ttl_cannot_be_matched},
-	{"flow-no-ip-flags", "mlx5_ib: parse_flow_attr, LAST_IPV4_FIELD", ip_flags_cannot_be_matched},
-	{"flow-no-hop-limit", "mlx5_ib: parse_flow_attr, LAST_IPV6_FIELD", hop_limit_cannot_be_matched},
-	{"flow-protocols-agree", "mlx5_ib: set_proto", protocols_must_agree},
-	{"flow-priority-past-last", "mlx5_ib: mlx5_ib_create_flow, ENOMEM", priority_past_the_last},
-	{"flow-unknown-flags", "mlx5_ib: mlx5_ib_create_flow", unknown_flags},
-	{"flow-port-must-exist", "ib_uverbs: ib_uverbs_ex_create_flow", port_must_exist},
-	{"flow-special-types", "mlx5_ib: get_flow_table", special_types},
-	{"flow-special-types-ignore-specs", "mlx5_ib: create_sniffer_rule", special_types_ignore_specs},
+	{"flow-plain-udp", "verbs-rules: Flow rules", .check = plain_udp},
+	{"flow-ethertype-mask-full", "mlx5_ib: is_valid_ethertype", .check = ethertype_mask_must_be_full},
+	{"flow-ethertype-agrees", "mlx5_ib: is_valid_ethertype", .check = ethertype_must_agree},
+	{"flow-value-outside-mask", "mlx5_core: check_valid_spec", .check = value_outside_mask},
+	{"flow-no-ttl", "mlx5_ib: parse_flow_attr, LAST_IPV4_FIELD", .check = ttl_cannot_be_matched},
+	{"flow-no-ip-flags", "mlx5_ib: parse_flow_attr, LAST_IPV4_FIELD", .check = ip_flags_cannot_be_matched},
+	{"flow-no-hop-limit", "mlx5_ib: parse_flow_attr, LAST_IPV6_FIELD", .check = hop_limit_cannot_be_matched},
+	{"flow-protocols-agree", "mlx5_ib: set_proto", .check = protocols_must_agree},
+	{"flow-priority-past-last", "mlx5_ib: mlx5_ib_create_flow, ENOMEM", .check = priority_past_the_last},
+	{"flow-unknown-flags", "mlx5_ib: mlx5_ib_create_flow", .check = unknown_flags},
+	{"flow-port-must-exist", "ib_uverbs: ib_uverbs_ex_create_flow", .check = port_must_exist},
+	{"flow-special-types", "mlx5_ib: get_flow_table", .check = special_types},
+	{"flow-special-types-ignore-specs", "mlx5_ib: create_sniffer_rule", .check = special_types_ignore_specs},
 	{"flow-leftovers-flags", "ib_uverbs: ib_uverbs_ex_create_flow; mlx5_ib: mlx5_ib_create_flow",
-         leftovers_have_no_flags},
-	{"flow-no-egress", "mlx5_ib: get_flow_table without the EGRESS namespace", no_egress_rules},
-	{"flow-other-specs", "mlx5_ib: parse_flow_attr, fields the device has not", specs_it_cannot_match},
-	{"flow-tunnel-id-24-bits", "ib_uverbs: ib_uverbs_kern_spec_to_ib_spec_filter", tunnel_id_has_24_bits},
-	{"flow-short-ipv4-spec", "ib_uverbs: spec_filter_size", short_ipv4_spec},
-	{"flow-too-many-specs", "ib_uverbs: IB_FLOW_SPEC_SUPPORT_LAYERS", too_many_specs},
-	{"flow-tag-24-bits", "mlx5_ib: parse_flow_attr", tag_has_24_bits},
-	{"flow-same-rule-other-tag", "mlx5_core: check_conflicting_ftes", same_rule_other_tag},
-	{"flow-same-rule-no-tag", "mlx5_core: check_conflicting_ftes", same_rule_without_a_tag},
-	{"flow-same-rule-other-action", "mlx5_core: check_conflicting_actions", same_rule_other_action},
-	{"flow-label-20-bits", "ib_uverbs: kern_spec_to_ib_spec_filter", ipv6_flow_label_has_20_bits},
-	{"qp-with-flow-is-busy", "ib_core: ib_destroy_qp_user usecnt", qp_with_flow_is_busy},
+         .check = leftovers_have_no_flags},
+	{"flow-no-egress", "mlx5_ib: get_flow_table without the EGRESS namespace", .check = no_egress_rules},
+	{"flow-other-specs", "mlx5_ib: parse_flow_attr, fields the device has not", .check = specs_it_cannot_match},
+	{"flow-tunnel-id-24-bits", "ib_uverbs: ib_uverbs_kern_spec_to_ib_spec_filter", .check = tunnel_id_has_24_bits},
+	{"flow-short-ipv4-spec", "ib_uverbs: spec_filter_size", .check = short_ipv4_spec},
+	{"flow-too-many-specs", "ib_uverbs: IB_FLOW_SPEC_SUPPORT_LAYERS", .check = too_many_specs},
+	{"flow-tag-24-bits", "mlx5_ib: parse_flow_attr", .check = tag_has_24_bits},
+	{"flow-same-rule-other-tag", "mlx5_core: check_conflicting_ftes", .check = same_rule_other_tag},
+	{"flow-same-rule-no-tag", "mlx5_core: check_conflicting_ftes", .check = same_rule_without_a_tag},
+	{"flow-same-rule-other-action", "mlx5_core: check_conflicting_actions", .check = same_rule_other_action},
+	{"flow-label-20-bits", "ib_uverbs: kern_spec_to_ib_spec_filter", .check = ipv6_flow_label_has_20_bits},
+	{"qp-with-flow-is-busy", "ib_core: ib_destroy_qp_user usecnt", .check_queue = qp_with_flow_is_busy,
+         .config = &config},
 	{},
 };

@@ -90,9 +90,9 @@ static const char *counters_in_a_child(void)
 }
 
 const struct rule fork_rules[] = {
-	{"fork-leaves-the-device", "softhca: README", fork_leaves_the_device},
-	{"fork-first-then-open", "softhca: README", fork_first_then_open},
-	{"fork-then-open-anew", "softhca: README", fork_then_open_anew},
-	{"fork-then-read-counters", "softhca: README", counters_in_a_child},
+	{"fork-leaves-the-device", "softhca: README", .check = fork_leaves_the_device},
+	{"fork-first-then-open", "softhca: README", .check = fork_first_then_open},
+	{"fork-then-open-anew", "softhca: README", .check = fork_then_open_anew},
+	{"fork-then-read-counters", "softhca: README", .check = counters_in_a_child},
 	{},
 };

@@ -362,16 +362,16 @@ static const char *fields_that_are_not_read(void)
 }
 
 const struct rule matcher_rules[] = {
-	{"matcher-value-outside-mask", "mlx5_core: check_valid_spec", value_inside_mask},
-	{"matcher-lengths", "mlx5_ib: struct mlx5_ib_match_params", lengths},
-	{"matcher-is-busy", "mlx5_ib: flow_matcher_cleanup", used_matcher_is_busy},
-	{"matcher-priority-and-tag", "mlx5_ib: raw_fs_rule_add, MLX5_IB_METHOD_CREATE_FLOW", priority_and_tag},
-	{"matcher-shares-the-table", "mlx5_core: check_conflicting_ftes", same_table},
-	{"matcher-destinations", "mlx5_ib: get_dests", destinations},
-	{"matcher-tables-and-types", "mlx5_ib: mlx5_ib_matcher_ns, raw_fs_rule_add", tables_and_types},
-	{"matcher-destinations-of-a-table", "mlx5_ib: get_dests, _get_flow_table", destinations_fit_the_table},
-	{"matcher-no-devx", "ib_uverbs: uverbs_process_attr", no_devx_objects},
-	{"matcher-enabled-sections", "PRM: match_criteria_enable", sections_count_if_enabled},
-	{"matcher-other-fields", "softhca: flow_match_param", fields_that_are_not_read},
+	{"matcher-value-outside-mask", "mlx5_core: check_valid_spec", .check = value_inside_mask},
+	{"matcher-lengths", "mlx5_ib: struct mlx5_ib_match_params", .check = lengths},
+	{"matcher-is-busy", "mlx5_ib: flow_matcher_cleanup", .check = used_matcher_is_busy},
+	{"matcher-priority-and-tag", "mlx5_ib: raw_fs_rule_add, MLX5_IB_METHOD_CREATE_FLOW", .check = priority_and_tag},
+	{"matcher-shares-the-table", "mlx5_core: check_conflicting_ftes", .check = same_table},
+	{"matcher-destinations", "mlx5_ib: get_dests", .check = destinations},
+	{"matcher-tables-and-types", "mlx5_ib: mlx5_ib_matcher_ns, raw_fs_rule_add", .check = tables_and_types},
+	{"matcher-destinations-of-a-table", "mlx5_ib: get_dests, _get_flow_table", .check = destinations_fit_the_table},
+	{"matcher-no-devx", "ib_uverbs: uverbs_process_attr", .check = no_devx_objects},
+	{"matcher-enabled-sections", "PRM: match_criteria_enable", .check = sections_count_if_enabled},
+	{"matcher-other-fields", "softhca: flow_match_param", .check = fields_that_are_not_read},
 	{},
 };

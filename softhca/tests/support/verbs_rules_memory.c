@@ -14,58 +14,49 @@ static uint8_t *map(int protection)
 	return mmap(NULL, 2 * PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-static const char *iova_is_what_the_device_sees(void)
+static const char *iova_is_what_the_device_sees(struct queue *q)
 {
 	uint8_t *p = map(PROT_READ | PROT_WRITE);
 	struct ibv_mr *mr;
-	struct queue q;
 
-	queue_open(&q, &both);
-	mr = ibv_reg_mr_iova(q.pd, p + 16, PAGE, 16, IBV_ACCESS_LOCAL_WRITE);
+	mr = ibv_reg_mr_iova(q->pd, p + 16, PAGE, 16, IBV_ACCESS_LOCAL_WRITE);
 	EXPECT(mr, "not registered");
-	EXPECT(send_from(&q, 16, mr->lkey) == IBV_WC_SUCCESS, "its first byte is not there");
-	EXPECT(send_from(&q, 16 + PAGE - 100, mr->lkey) == IBV_WC_SUCCESS, "its last is not there");
-	EXPECT(send_from(&q, 15, mr->lkey) == IBV_WC_LOC_PROT_ERR, "below it is something");
-	EXPECT(send_from(&q, 16 + PAGE - 99, mr->lkey) == IBV_WC_LOC_PROT_ERR, "it is longer");
-	EXPECT(send_from(&q, (uintptr_t)p + 16, mr->lkey) == IBV_WC_LOC_PROT_ERR, "it is at its address, too");
+	EXPECT(send_from(q, 16, mr->lkey) == IBV_WC_SUCCESS, "its first byte is not there");
+	EXPECT(send_from(q, 16 + PAGE - 100, mr->lkey) == IBV_WC_SUCCESS, "its last is not there");
+	EXPECT(send_from(q, 15, mr->lkey) == IBV_WC_LOC_PROT_ERR, "below it is something");
+	EXPECT(send_from(q, 16 + PAGE - 99, mr->lkey) == IBV_WC_LOC_PROT_ERR, "it is longer");
+	EXPECT(send_from(q, (uintptr_t)p + 16, mr->lkey) == IBV_WC_LOC_PROT_ERR, "it is at its address, too");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
-	queue_close(&q);
 	return NULL;
 }
 
-static const char *zero_based_is_for_device_memory(void)
+static const char *zero_based_is_for_device_memory(struct queue *q)
 {
 	uint8_t *p = map(PROT_READ | PROT_WRITE);
 	struct ibv_mr *mr;
-	struct queue q;
 
-	queue_open(&q, &both);
-	mr = ibv_reg_mr(q.pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED);
+	mr = ibv_reg_mr(q->pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED);
 	EXPECT(mr, "not registered");
-	EXPECT(send_from(&q, (uintptr_t)p, mr->lkey) == IBV_WC_SUCCESS, "not at its address");
-	EXPECT(send_from(&q, 0, mr->lkey) == IBV_WC_LOC_PROT_ERR, "at zero");
+	EXPECT(send_from(q, (uintptr_t)p, mr->lkey) == IBV_WC_SUCCESS, "not at its address");
+	EXPECT(send_from(q, 0, mr->lkey) == IBV_WC_LOC_PROT_ERR, "at zero");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
-	queue_close(&q);
 	return NULL;
 }
 
-static const char *old_key_is_wrong(void)
+static const char *old_key_is_wrong(struct queue *q)
 {
 	uint8_t *p = map(PROT_READ | PROT_WRITE);
 	uint32_t old;
 	struct ibv_mr *mr;
-	struct queue q;
 
-	queue_open(&q, &both);
-	mr = ibv_reg_mr(q.pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	mr = ibv_reg_mr(q->pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE);
 	old = mr->lkey;
 	EXPECT(mr->rkey == old, "lkey and rkey differ");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
-	mr = ibv_reg_mr(q.pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	mr = ibv_reg_mr(q->pd, p, PAGE, IBV_ACCESS_LOCAL_WRITE);
 	EXPECT(mr->lkey != old, "the same key again");
-	EXPECT(send_from(&q, (uintptr_t)p, old) == IBV_WC_LOC_PROT_ERR, "the old key still works");
+	EXPECT(send_from(q, (uintptr_t)p, old) == IBV_WC_LOC_PROT_ERR, "the old key still works");
 	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
-	queue_close(&q);
 	return NULL;
 }
 
@@ -142,12 +133,13 @@ static const char *mr_is_imported(void)
 }
 
 const struct rule memory_rules[] = {
-	{"mr-is-imported", "ib_uverbs: UVERBS_METHOD_QUERY_MR; libibverbs: ibv_import_device", mr_is_imported},
-	{"mr-iova", "mlx5_ib: reg_create", iova_is_what_the_device_sees},
-	{"mr-zero-based", "mlx5_ib: reg_create; for device memory only", zero_based_is_for_device_memory},
-	{"mr-old-key", "PRM: memory key checks", old_key_is_wrong},
-	{"mr-other-context", "PRM: memory key checks", other_context},
-	{"mr-access-flags", "ib_core: ib_check_mr_access, ib_access_writable, ib_umem_get", access_flags},
-	{"mr-keeps-its-domain", "ib_core: usecnt of PD", region_keeps_its_domain},
+	{"mr-is-imported", "ib_uverbs: UVERBS_METHOD_QUERY_MR; libibverbs: ibv_import_device", .check = mr_is_imported},
+	{"mr-other-context", "PRM: memory key checks", .check = other_context},
+	{"mr-access-flags", "ib_core: ib_check_mr_access, ib_access_writable, ib_umem_get", .check = access_flags},
+	{"mr-keeps-its-domain", "ib_core: usecnt of PD", .check = region_keeps_its_domain},
+	{"mr-iova", "mlx5_ib: reg_create", .check_queue = iova_is_what_the_device_sees, .config = &both},
+	{"mr-zero-based", "mlx5_ib: reg_create; for device memory only", .check_queue = zero_based_is_for_device_memory,
+         .config = &both},
+	{"mr-old-key", "PRM: memory key checks", .check_queue = old_key_is_wrong, .config = &both},
 	{},
 };

@@ -93,8 +93,8 @@ static const char *has_few(void)
 }
 
 const struct rule minimal_rules[] = {
-	{"minimal-offers-nothing", "ibv_query_device_ex(3)", offers_nothing},
-	{"minimal-refuses", "mlx5_ib, libmlx5: each by its capability", refuses_the_rest},
-	{"minimal-has-few", "mlx5_core: LIM_ERR is ENOMEM", has_few},
+	{"minimal-offers-nothing", "ibv_query_device_ex(3)", .check = offers_nothing},
+	{"minimal-refuses", "mlx5_ib, libmlx5: each by its capability", .check = refuses_the_rest},
+	{"minimal-has-few", "mlx5_core: LIM_ERR is ENOMEM", .check = has_few},
 	{},
 };

@@ -314,16 +314,16 @@ static const char *no_group_of_its_own(void)
 }
 
 const struct rule misuse_rules[] = {
-	{"misuse-cut-off-device", "ftruncate(2)", cut_off_device},
-	{"qp-joins-no-group", "ib_core: ib_attach_mcast", no_group_of_its_own},
-	{"misuse-unmapped-memory", "softhca: README, Good to know", unmapped_memory},
-	{"misuse-unmapped-send", "softhca: README, Good to know", unmapped_send},
-	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", own_handlers},
-	{"misuse-sent-faults", "signal(7), signal-safety(7)", sent_faults},
-	{"misuse-bad-pointers", "ib_uverbs: ib_uverbs_write, ib_uverbs_ioctl", bad_pointers},
-	{"misuse-bad-ethtool-pointers", "net/ethtool: dev_ethtool", bad_ethtool_pointers},
-	{"misuse-malformed-ioctls", "ib_uverbs: ib_uverbs_ioctl, uverbs_set_attr", malformed_ioctls},
-	{"uars-come-back", "mlx5_ib: mmap_obj_cleanup", uars_come_back},
-	{"misuse-wrong-channel", "ib_uverbs: lookup_get_fd_uobject", wrong_channel},
+	{"misuse-cut-off-device", "ftruncate(2)", .check = cut_off_device},
+	{"qp-joins-no-group", "ib_core: ib_attach_mcast", .check = no_group_of_its_own},
+	{"misuse-unmapped-memory", "softhca: README, Good to know", .check = unmapped_memory},
+	{"misuse-unmapped-send", "softhca: README, Good to know", .check = unmapped_send},
+	{"misuse-own-fault-handlers", "sigaction(2), signal(2)", .check = own_handlers},
+	{"misuse-sent-faults", "signal(7), signal-safety(7)", .check = sent_faults},
+	{"misuse-bad-pointers", "ib_uverbs: ib_uverbs_write, ib_uverbs_ioctl", .check = bad_pointers},
+	{"misuse-bad-ethtool-pointers", "net/ethtool: dev_ethtool", .check = bad_ethtool_pointers},
+	{"misuse-malformed-ioctls", "ib_uverbs: ib_uverbs_ioctl, uverbs_set_attr", .check = malformed_ioctls},
+	{"uars-come-back", "mlx5_ib: mmap_obj_cleanup", .check = uars_come_back},
+	{"misuse-wrong-channel", "ib_uverbs: lookup_get_fd_uobject", .check = wrong_channel},
 	{},
 };

@@ -173,54 +173,43 @@ static const char *too_many_sges(void)
 	return NULL;
 }
 
-static const char *full_queue(void)
-{
-	struct queue_config config = {.depth = 4, .n_sge = 1, .payload_bytes = 2048};
-	struct queue q;
+static const struct queue_config config = {.depth = 4, .n_sge = 1, .payload_bytes = 2048};
 
-	queue_open(&q, &config);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 4));
-	EXPECT_RETURNS(ENOMEM, queue_post(&q, 0, 1));
-	queue_close(&q);
+static const char *full_queue(struct queue *q)
+{
+	EXPECT_RETURNS(0, queue_post(q, 0, 4));
+	EXPECT_RETURNS(ENOMEM, queue_post(q, 0, 1));
 	return NULL;
 }
 
-static const char *flush_on_error(void)
+static const char *flush_on_error(struct queue *q)
 {
-	struct queue_config config = {.depth = 4, .n_sge = 1, .payload_bytes = 2048};
 	struct ibv_poll_cq_attr attr = {};
-	struct queue q;
 	int n = 0;
 
-	queue_open(&q, &config);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 3));
-	queue_to_state(&q, IBV_QPS_ERR);
-	EXPECT_RETURNS(0, ibv_start_poll(q.cq, &attr));
+	EXPECT_RETURNS(0, queue_post(q, 0, 3));
+	queue_to_state(q, IBV_QPS_ERR);
+	EXPECT_RETURNS(0, ibv_start_poll(q->cq, &attr));
 	do {
-		EXPECT(q.cq->status == IBV_WC_WR_FLUSH_ERR, "not a flush error");
-		EXPECT(q.cq->wr_id == (uint64_t)n, "not in order");
+		EXPECT(q->cq->status == IBV_WC_WR_FLUSH_ERR, "not a flush error");
+		EXPECT(q->cq->wr_id == (uint64_t)n, "not in order");
 		n++;
-	} while (!ibv_next_poll(q.cq));
-	ibv_end_poll(q.cq);
+	} while (!ibv_next_poll(q->cq));
+	ibv_end_poll(q->cq);
 	EXPECT(n == 3, "not every work request was flushed");
-	queue_close(&q);
 	return NULL;
 }
 
-static const char *reset_forgets(void)
+static const char *reset_forgets(struct queue *q)
 {
-	struct queue_config config = {.depth = 4, .n_sge = 1, .payload_bytes = 2048};
 	struct ibv_poll_cq_attr attr = {};
-	struct queue q;
 
-	queue_open(&q, &config);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 3));
-	queue_to_state(&q, IBV_QPS_RESET);
-	EXPECT_RETURNS(ENOENT, ibv_start_poll(q.cq, &attr));
-	queue_to_state(&q, IBV_QPS_INIT);
-	queue_to_state(&q, IBV_QPS_RTR);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 4)); /* all free again */
-	queue_close(&q);
+	EXPECT_RETURNS(0, queue_post(q, 0, 3));
+	queue_to_state(q, IBV_QPS_RESET);
+	EXPECT_RETURNS(ENOENT, ibv_start_poll(q->cq, &attr));
+	queue_to_state(q, IBV_QPS_INIT);
+	queue_to_state(q, IBV_QPS_RTR);
+	EXPECT_RETURNS(0, queue_post(q, 0, 4)); /* all free again */
 	return NULL;
 }
 
@@ -294,7 +283,6 @@ static const char *clock_moves(void)
 
 static const char *closing_frees_what_is_left(void)
 {
-	struct queue_config config = {.depth = 4, .n_sge = 1, .payload_bytes = 2048};
 	struct queue q;
 
 	queue_open(&q, &config);
@@ -314,27 +302,27 @@ static const char *not_offered(void)
 }
 
 const struct rule object_rules[] = {
-	{"qp-init-takes-exactly-port", "ib_core: qp_state_table", init_takes_exactly_port},
-	{"qp-rtr-rts-take-only-state", "ib_core: qp_state_table", rtr_takes_only_state},
-	{"qp-port-must-exist", "ib_core: ib_modify_qp port check", port_zero_refused},
-	{"qp-query-tells-state", "mlx5_ib: mlx5_ib_query_qp", query_tells_state},
-	{"qp-needs-a-queue", "mlx5_ib: create_raw_packet_qp", qp_needs_a_queue},
-	{"qp-depth-limit", "libmlx5: mlx5_calc_rq_size", queue_depth_limit},
-	{"qp-other-types-refused", "mlx5_ib: check_qp_type", other_types_refused},
-	{"used-objects-are-busy", "ib_core: usecnt of PD and CQ", used_objects_are_busy},
-	{"mr-unmapped-memory", "ib_core: ib_umem_get", unmapped_memory},
-	{"mr-read-only-memory", "ib_core: ib_umem_get", read_only_memory},
-	{"mr-remote-write-needs-local", "ib_core: ib_check_mr_access", remote_write_needs_local},
-	{"mr-iova-agrees-in-page", "ib_uverbs: ib_uverbs_reg_mr", iova_agrees_in_page},
-	{"mr-memlock-limit", "ib_core: ib_umem_get, RLIMIT_MEMLOCK", memlock_limit},
-	{"mr-null", "libmlx5: mlx5_alloc_null_mr", null_mr},
-	{"recv-too-many-sges", "verbs-rules: Posting and polling", too_many_sges},
-	{"recv-full-queue", "verbs-rules: Posting and polling", full_queue},
-	{"qp-error-flushes", "verbs-rules: Posting and polling", flush_on_error},
-	{"qp-reset-forgets", "libmlx5: mlx5_modify_qp, mlx5_cq_clean", reset_forgets},
-	{"thread-domain", "libmlx5: mlx5_alloc_td", thread_domain},
-	{"clock-moves", "libmlx5: mlx5_read_clock", clock_moves},
-	{"closing-frees-what-is-left", "ib_uverbs: uverbs_destroy_ufile_hw", closing_frees_what_is_left},
-	{"not-offered", "ib_uverbs: method without the driver's operation", not_offered},
+	{"qp-init-takes-exactly-port", "ib_core: qp_state_table", .check = init_takes_exactly_port},
+	{"qp-rtr-rts-take-only-state", "ib_core: qp_state_table", .check = rtr_takes_only_state},
+	{"qp-port-must-exist", "ib_core: ib_modify_qp port check", .check = port_zero_refused},
+	{"qp-query-tells-state", "mlx5_ib: mlx5_ib_query_qp", .check = query_tells_state},
+	{"qp-needs-a-queue", "mlx5_ib: create_raw_packet_qp", .check = qp_needs_a_queue},
+	{"qp-depth-limit", "libmlx5: mlx5_calc_rq_size", .check = queue_depth_limit},
+	{"qp-other-types-refused", "mlx5_ib: check_qp_type", .check = other_types_refused},
+	{"used-objects-are-busy", "ib_core: usecnt of PD and CQ", .check = used_objects_are_busy},
+	{"mr-unmapped-memory", "ib_core: ib_umem_get", .check = unmapped_memory},
+	{"mr-read-only-memory", "ib_core: ib_umem_get", .check = read_only_memory},
+	{"mr-remote-write-needs-local", "ib_core: ib_check_mr_access", .check = remote_write_needs_local},
+	{"mr-iova-agrees-in-page", "ib_uverbs: ib_uverbs_reg_mr", .check = iova_agrees_in_page},
+	{"mr-memlock-limit", "ib_core: ib_umem_get, RLIMIT_MEMLOCK", .check = memlock_limit},
+	{"mr-null", "libmlx5: mlx5_alloc_null_mr", .check = null_mr},
+	{"recv-too-many-sges", "verbs-rules: Posting and polling", .check = too_many_sges},
+	{"thread-domain", "libmlx5: mlx5_alloc_td", .check = thread_domain},
+	{"clock-moves", "libmlx5: mlx5_read_clock", .check = clock_moves},
+	{"closing-frees-what-is-left", "ib_uverbs: uverbs_destroy_ufile_hw", .check = closing_frees_what_is_left},
+	{"not-offered", "ib_uverbs: method without the driver's operation", .check = not_offered},
+	{"recv-full-queue", "verbs-rules: Posting and polling", .check_queue = full_queue, .config = &config},
+	{"qp-error-flushes", "verbs-rules: Posting and polling", .check_queue = flush_on_error, .config = &config},
+	{"qp-reset-forgets", "libmlx5: mlx5_modify_qp, mlx5_cq_clean", .check_queue = reset_forgets, .config = &config},
 	{},
 };

@@ -13,6 +13,9 @@
 #define UDP_OVERHEAD 42
 
 static const struct queue_config small = {.depth = 8, .n_sge = 2, .payload_bytes = 1000};
+static const struct queue_config with_sending = {.depth = 8, .n_sge = 2, .payload_bytes = 1000, .send_depth = 8};
+static const struct queue_config with_channel = {.depth = 8, .n_sge = 2, .payload_bytes = 1000, .use_channel = true};
+static const struct queue_config with_null_sink = {.depth = 8, .n_sge = 2, .payload_bytes = 1000, .null_sink = true};
 
 struct seen {
 	unsigned int n, good;
@@ -66,77 +69,63 @@ static bool matched_becomes(struct queue *q, uint64_t n)
 	return queue_matched(q) == n;
 }
 
-static const char *starvation(void)
+static const char *starvation(struct queue *q)
 {
-	struct queue q;
 	uint64_t before;
 
-	queue_open(&q, &small);
-	before = out_of_buffer(&q);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 5));
-	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	before = out_of_buffer(q);
+	EXPECT_RETURNS(0, queue_post(q, 0, 5));
+	EXPECT_RETURNS(0, queue_add_udp_flow(q, NULL, PORT, true));
 	ask_for_frames(PORT, 12, 500);
-	EXPECT(drain(&q, 5).good == 5, "not as many received as posted");
-	EXPECT(matched_becomes(&q, 12), "not every packet was counted at steering");
-	EXPECT(out_of_buffer(&q) - before == 7, "out_of_buffer is not what was dropped");
-	queue_close(&q);
+	EXPECT(drain(q, 5).good == 5, "not as many received as posted");
+	EXPECT(matched_becomes(q, 12), "not every packet was counted at steering");
+	EXPECT(out_of_buffer(q) - before == 7, "out_of_buffer is not what was dropped");
 	return NULL;
 }
 
-static const char *flow_before_rtr(void)
+static const char *flow_before_rtr(struct queue *q)
 {
-	struct queue q;
 	uint64_t before;
 
-	queue_open(&q, &small);
-	queue_to_state(&q, IBV_QPS_RESET);
-	queue_to_state(&q, IBV_QPS_INIT);
-	before = out_of_buffer(&q);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 8));
-	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	queue_to_state(q, IBV_QPS_RESET);
+	queue_to_state(q, IBV_QPS_INIT);
+	before = out_of_buffer(q);
+	EXPECT_RETURNS(0, queue_post(q, 0, 8));
+	EXPECT_RETURNS(0, queue_add_udp_flow(q, NULL, PORT, true));
 	ask_for_frames(PORT, 3, 500);
-	EXPECT(matched_becomes(&q, 3), "matches before RTR were not counted");
-	EXPECT(drain(&q, 1).n == 0, "a completion before RTR");
-	EXPECT(out_of_buffer(&q) == before, "dropped before RTR with a name");
-	queue_to_state(&q, IBV_QPS_RTR);
+	EXPECT(matched_becomes(q, 3), "matches before RTR were not counted");
+	EXPECT(drain(q, 1).n == 0, "a completion before RTR");
+	EXPECT(out_of_buffer(q) == before, "dropped before RTR with a name");
+	queue_to_state(q, IBV_QPS_RTR);
 	ask_for_frames(PORT, 2, 500);
-	EXPECT(drain(&q, 2).good == 2, "RTR does not receive");
-	queue_close(&q);
+	EXPECT(drain(q, 2).good == 2, "RTR does not receive");
 	return NULL;
 }
 
-static const char *too_long(void)
+static const char *too_long(struct queue *q)
 {
-	struct queue q;
 	struct seen s;
 
-	queue_open(&q, &small);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 4));
-	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	EXPECT_RETURNS(0, queue_post(q, 0, 4));
+	EXPECT_RETURNS(0, queue_add_udp_flow(q, NULL, PORT, true));
 	ask_for_frames(PORT, 1, 1001);
-	s = drain(&q, 1);
+	s = drain(q, 1);
 	EXPECT(s.n == 1 && s.first_error == IBV_WC_LOC_LEN_ERR, "no LOC_LEN_ERR");
 	ask_for_frames(PORT, 3, 1000);
-	s = drain(&q, 3);
+	s = drain(q, 3);
 	EXPECT(s.good == 3 && s.byte_len == 1000 + UDP_OVERHEAD, "the queue stopped");
-	queue_close(&q);
 	return NULL;
 }
 
-static const char *null_sink(void)
+static const char *null_sink(struct queue *q)
 {
-	struct queue_config config = small;
-	struct queue q;
 	struct seen s;
 
-	config.null_sink = true;
-	queue_open(&q, &config);
-	EXPECT_RETURNS(0, queue_post(&q, 0, 4));
-	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	EXPECT_RETURNS(0, queue_post(q, 0, 4));
+	EXPECT_RETURNS(0, queue_add_udp_flow(q, NULL, PORT, true));
 	ask_for_frames(PORT, 1, 1400);
-	s = drain(&q, 1);
+	s = drain(q, 1);
 	EXPECT(s.good == 1 && s.byte_len == 1400 + UDP_OVERHEAD, "no success with an excess length");
-	queue_close(&q);
 	return NULL;
 }
 
@@ -176,141 +165,106 @@ static const char *protection(struct queue *q, struct ibv_sge *sge)
 }
 
 /* Only the receive queue is in error: the kernel calls that a bug of its own. */
-static const char *error_beside_ready_send(void)
+static const char *error_beside_ready_send(struct queue *q)
 {
-	struct queue_config config = small;
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
-	struct queue q;
 
-	config.send_depth = 8;
-	queue_open(&q, &config);
-	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, q.payload_mr->lkey ^ 0x5500};
-	EXPECT(!post_raw(&q, &sge) && !queue_add_udp_flow(&q, NULL, PORT, false), "no queue");
+	struct ibv_sge sge = {(uintptr_t)q->payloads, 1000, q->payload_mr->lkey ^ 0x5500};
+	EXPECT(!post_raw(q, &sge) && !queue_add_udp_flow(q, NULL, PORT, false), "no queue");
 	ask_for_frames(PORT, 1, 500);
-	EXPECT(drain(&q, 1).first_error == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR");
-	EXPECT_RETURNS(EINVAL, ibv_query_qp(q.qp, &attr, IBV_QP_STATE, &init));
-	queue_to_state(&q, IBV_QPS_RESET);
-	EXPECT_RETURNS(0, ibv_query_qp(q.qp, &attr, IBV_QP_STATE, &init));
+	EXPECT(drain(q, 1).first_error == IBV_WC_LOC_PROT_ERR, "no LOC_PROT_ERR");
+	EXPECT_RETURNS(EINVAL, ibv_query_qp(q->qp, &attr, IBV_QP_STATE, &init));
+	queue_to_state(q, IBV_QPS_RESET);
+	EXPECT_RETURNS(0, ibv_query_qp(q->qp, &attr, IBV_QP_STATE, &init));
 	EXPECT(attr.qp_state == IBV_QPS_RESET, "RESET does not mend it");
-	queue_close(&q);
 	return NULL;
 }
 
-static const char *wrong_key(void)
+static const char *wrong_key(struct queue *q)
 {
-	const char *r;
-	struct queue q;
+	struct ibv_sge sge = {(uintptr_t)q->payloads, 1000, q->payload_mr->lkey ^ 0x5500};
 
-	queue_open(&q, &small);
-	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, q.payload_mr->lkey ^ 0x5500};
-	r = protection(&q, &sge);
-	if (!r)
-		queue_close(&q);
-	return r;
+	return protection(q, &sge);
 }
 
-static const char *out_of_bounds(void)
+static const char *out_of_bounds(struct queue *q)
 {
-	const char *r;
-	struct queue q;
+	struct ibv_sge sge = {(uintptr_t)q->payloads + 7900, 1000, q->payload_mr->lkey};
 
-	queue_open(&q, &small);
-	struct ibv_sge sge = {(uintptr_t)q.payloads + 7900, 1000, q.payload_mr->lkey};
-	r = protection(&q, &sge);
-	if (!r)
-		queue_close(&q);
-	return r;
+	return protection(q, &sge);
 }
 
-static const char *no_local_write(void)
+static const char *no_local_write(struct queue *q)
 {
 	const char *r;
 	struct ibv_mr *mr;
-	struct queue q;
 
-	queue_open(&q, &small);
-	mr = ibv_reg_mr(q.pd, q.payloads, 8000, 0);
-	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, mr->lkey};
-	r = protection(&q, &sge);
+	mr = ibv_reg_mr(q->pd, q->payloads, 8000, 0);
+	struct ibv_sge sge = {(uintptr_t)q->payloads, 1000, mr->lkey};
+	r = protection(q, &sge);
 	ibv_dereg_mr(mr);
-	if (!r)
-		queue_close(&q);
 	return r;
 }
 
-static const char *other_domain(void)
+static const char *other_domain(struct queue *q)
 {
 	const char *r;
 	struct ibv_mr *mr;
 	struct ibv_pd *pd;
-	struct queue q;
 
-	queue_open(&q, &small);
-	pd = ibv_alloc_pd(q.ctx);
-	mr = ibv_reg_mr(pd, q.payloads, 8000, IBV_ACCESS_LOCAL_WRITE);
-	struct ibv_sge sge = {(uintptr_t)q.payloads, 1000, mr->lkey};
-	r = protection(&q, &sge);
+	pd = ibv_alloc_pd(q->ctx);
+	mr = ibv_reg_mr(pd, q->payloads, 8000, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge sge = {(uintptr_t)q->payloads, 1000, mr->lkey};
+	r = protection(q, &sge);
 	ibv_dereg_mr(mr);
 	ibv_dealloc_pd(pd);
-	if (!r)
-		queue_close(&q);
 	return r;
 }
 
-static const char *arm_gives_one_event(void)
+static const char *arm_gives_one_event(struct queue *q)
 {
-	struct queue_config config = small;
 	struct pollfd p = {.events = POLLIN};
 	struct ibv_cq *cq;
-	struct queue q;
 	void *ctx;
 
-	config.use_channel = true;
-	queue_open(&q, &config);
-	p.fd = q.channel->fd;
-	EXPECT_RETURNS(0, queue_post(&q, 0, 8));
-	EXPECT_RETURNS(0, queue_add_udp_flow(&q, NULL, PORT, true));
+	p.fd = q->channel->fd;
+	EXPECT_RETURNS(0, queue_post(q, 0, 8));
+	EXPECT_RETURNS(0, queue_add_udp_flow(q, NULL, PORT, true));
 	ask_for_frames(PORT, 1, 500);
-	EXPECT(drain(&q, 1).good == 1, "nothing received");
+	EXPECT(drain(q, 1).good == 1, "nothing received");
 	EXPECT(poll(&p, 1, 100) == 0, "an event though never armed");
-	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q.cq), 0));
+	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q->cq), 0));
 	EXPECT(poll(&p, 1, 100) == 0, "an event though nothing completed");
 	ask_for_frames(PORT, 3, 500);
 	EXPECT(poll(&p, 1, 1000) == 1, "no event at the next completion");
-	EXPECT(!ibv_get_cq_event(q.channel, &cq, &ctx) && cq == ibv_cq_ex_to_cq(q.cq), "wrong CQ");
+	EXPECT(!ibv_get_cq_event(q->channel, &cq, &ctx) && cq == ibv_cq_ex_to_cq(q->cq), "wrong CQ");
 	EXPECT(poll(&p, 1, 100) == 0, "more than one event for one arming");
-	EXPECT(drain(&q, 3).good == 3, "completions lost");
-	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q.cq), 1));
+	EXPECT(drain(q, 3).good == 3, "completions lost");
+	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q->cq), 1));
 	ask_for_frames(PORT, 1, 500);
 	EXPECT(poll(&p, 1, 100) == 0, "an unsolicited completion woke a solicited-only arming");
 	ibv_ack_cq_events(cq, 1);
-	queue_close(&q);
 	return NULL;
 }
 
 /* Only too early is wrong: the machine may be busy. */
-static const char *moderation_delays(void)
+static const char *moderation_delays(struct queue *q)
 {
 	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
 	                                  .moderate = {.cq_count = 1000, .cq_period = 4095}};
-	struct queue_config config = small;
 	struct ibv_cq *cq;
-	struct queue q;
 	uint64_t start;
 	void *ctx;
 
-	config.use_channel = true;
-	queue_open(&q, &config);
-	EXPECT_RETURNS(0, ibv_modify_cq(ibv_cq_ex_to_cq(q.cq), &attr));
-	EXPECT(!queue_post(&q, 0, 8) && !queue_add_udp_flow(&q, NULL, PORT, false), "no queue");
-	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q.cq), 0));
+	EXPECT_RETURNS(0, ibv_modify_cq(ibv_cq_ex_to_cq(q->cq), &attr));
+	EXPECT(!queue_post(q, 0, 8) && !queue_add_udp_flow(q, NULL, PORT, false), "no queue");
+	EXPECT_RETURNS(0, ibv_req_notify_cq(ibv_cq_ex_to_cq(q->cq), 0));
 	start = now_ns();
 	ask_for_frames(PORT, 2, 500);
-	EXPECT_RETURNS(0, ibv_get_cq_event(q.channel, &cq, &ctx));
+	EXPECT_RETURNS(0, ibv_get_cq_event(q->channel, &cq, &ctx));
 	EXPECT(now_ns() - start >= 4095000, "an event before the period, with less than the count");
 	ibv_ack_cq_events(cq, 1);
-	queue_close(&q);
 	return NULL;
 }
 
@@ -354,18 +308,22 @@ static const char *same_rule_two_queues(void)
 }
 
 const struct rule receive_rules[] = {
-	{"recv-starvation-counts", "verbs-rules: Loss and time", starvation},
-	{"recv-flow-before-rtr", "verbs-rules: Bring-up and tear-down", flow_before_rtr},
-	{"recv-too-long", "verbs-rules: Posting and polling", too_long},
-	{"recv-null-sink", "verbs-rules: Posting and polling", null_sink},
-	{"recv-wrong-key", "PRM: memory key checks", wrong_key},
-	{"recv-out-of-bounds", "PRM: memory key checks", out_of_bounds},
-	{"recv-no-local-write", "PRM: memory key checks", no_local_write},
-	{"recv-other-domain", "PRM: memory key checks", other_domain},
-	{"recv-error-beside-ready-send", "mlx5_ib: sqrq_state_to_qp_state", error_beside_ready_send},
-	{"recv-arm-gives-one-event", "PRM: completion event request", arm_gives_one_event},
-	{"cq-moderation-delays", "PRM: CQ context, cq_period", moderation_delays},
-	{"cq-wall-clock", "verbs-rules: Loss and time; mlx5_ib: get_ts_format", wall_clock},
-	{"recv-same-rule-two-queues", "mlx5_core: add_rule_fg", same_rule_two_queues},
+	{"cq-wall-clock", "verbs-rules: Loss and time; mlx5_ib: get_ts_format", .check = wall_clock},
+	{"recv-same-rule-two-queues", "mlx5_core: add_rule_fg", .check = same_rule_two_queues},
+	{"recv-starvation-counts", "verbs-rules: Loss and time", .check_queue = starvation, .config = &small},
+	{"recv-flow-before-rtr", "verbs-rules: Bring-up and tear-down", .check_queue = flow_before_rtr,
+         .config = &small},
+	{"recv-too-long", "verbs-rules: Posting and polling", .check_queue = too_long, .config = &small},
+	{"recv-null-sink", "verbs-rules: Posting and polling", .check_queue = null_sink, .config = &with_null_sink},
+	{"recv-wrong-key", "PRM: memory key checks", .check_queue = wrong_key, .config = &small},
+	{"recv-out-of-bounds", "PRM: memory key checks", .check_queue = out_of_bounds, .config = &small},
+	{"recv-no-local-write", "PRM: memory key checks", .check_queue = no_local_write, .config = &small},
+	{"recv-other-domain", "PRM: memory key checks", .check_queue = other_domain, .config = &small},
+	{"recv-error-beside-ready-send", "mlx5_ib: sqrq_state_to_qp_state", .check_queue = error_beside_ready_send,
+         .config = &with_sending},
+	{"recv-arm-gives-one-event", "PRM: completion event request", .check_queue = arm_gives_one_event,
+         .config = &with_channel},
+	{"cq-moderation-delays", "PRM: CQ context, cq_period", .check_queue = moderation_delays,
+         .config = &with_channel},
 	{},
 };

@@ -290,16 +290,16 @@ static const char *hash_fields(void)
 }
 
 const struct rule rss_rules[] = {
-	{"wq-limits", "mlx5_ib: set_user_rq_size, create_rq", wq_limits},
-	{"wq-states", "ib_uverbs: ib_uverbs_ex_modify_wq; PRM: MODIFY_RQ", wq_states},
-	{"wq-flags", "mlx5_ib: mlx5_ib_modify_wq", wq_flags},
-	{"wq-error-flushes", "PRM: RQ context, flush_in_error_en", wq_flush},
-	{"wq-reset-clears", "libmlx5: mlx5_modify_wq; verbs-rules: Bring-up", wq_reset_clears},
-	{"wq-keeps-its-parts", "ib_uverbs: usecnt of PD and CQ in ib_uverbs_ex_create_wq", wq_keeps_its_parts},
-	{"rss-table-limits", "ib_uverbs: ib_uverbs_ex_create_rwq_ind_table", table_limits},
-	{"rss-used-are-busy", "ib_core: usecnt of WQ and table", used_are_busy},
-	{"rss-qp-refuses-modify", "libmlx5: mlx5_modify_qp; mlx5_ib: mlx5_ib_modify_qp", no_modify},
-	{"rss-qp-attributes", "mlx5_ib: create_rss_raw_qp_tir, process_create_flags", qp_attributes},
-	{"rss-hash-fields", "mlx5_ib: create_rss_raw_qp_tir", hash_fields},
+	{"wq-limits", "mlx5_ib: set_user_rq_size, create_rq", .check = wq_limits},
+	{"wq-states", "ib_uverbs: ib_uverbs_ex_modify_wq; PRM: MODIFY_RQ", .check = wq_states},
+	{"wq-flags", "mlx5_ib: mlx5_ib_modify_wq", .check = wq_flags},
+	{"wq-error-flushes", "PRM: RQ context, flush_in_error_en", .check = wq_flush},
+	{"wq-reset-clears", "libmlx5: mlx5_modify_wq; verbs-rules: Bring-up", .check = wq_reset_clears},
+	{"wq-keeps-its-parts", "ib_uverbs: usecnt of PD and CQ in ib_uverbs_ex_create_wq", .check = wq_keeps_its_parts},
+	{"rss-table-limits", "ib_uverbs: ib_uverbs_ex_create_rwq_ind_table", .check = table_limits},
+	{"rss-used-are-busy", "ib_core: usecnt of WQ and table", .check = used_are_busy},
+	{"rss-qp-refuses-modify", "libmlx5: mlx5_modify_qp; mlx5_ib: mlx5_ib_modify_qp", .check = no_modify},
+	{"rss-qp-attributes", "mlx5_ib: create_rss_raw_qp_tir, process_create_flags", .check = qp_attributes},
+	{"rss-hash-fields", "mlx5_ib: create_rss_raw_qp_tir", .check = hash_fields},
 	{},
 };

@@ -64,7 +64,7 @@ static const char *only_real_time(void)
 }
 
 const struct rule real_time_rules[] = {
-	{"only-real-time", "mlx5_ib: get_ts_format", only_real_time},
+	{"only-real-time", "mlx5_ib: get_ts_format", .check = only_real_time},
 	{},
 };
 
@@ -98,7 +98,7 @@ static const char *flow_table_is_full(void)
 }
 
 const struct rule flow_entries_rules[] = {
-	{"flow-table-is-full", "mlx5_core: alloc_auto_flow_group", flow_table_is_full},
+	{"flow-table-is-full", "mlx5_core: alloc_auto_flow_group", .check = flow_table_is_full},
 	{},
 };
 
@@ -153,9 +153,10 @@ static const char *only_the_uplink_has_flows(void)
 }
 
 const struct rule switchdev_rules[] = {
-	{"uplink-is-the-last-port", "mlx5_ib: mlx5_ib_vport_rep_load, mlx5_query_port_roce", uplink_is_the_last_port},
+	{"uplink-is-the-last-port", "mlx5_ib: mlx5_ib_vport_rep_load, mlx5_query_port_roce",
+         .check = uplink_is_the_last_port},
 	{"only-the-uplink-has-flows", "mlx5_ib: _create_flow_rule, create_flow_rule_vport_sq",
-         only_the_uplink_has_flows},
+         .check = only_the_uplink_has_flows},
 	{},
 };
 
@@ -171,7 +172,7 @@ static const char *no_gids_without_roce(void)
 }
 
 const struct rule roce_rules[] = {
-	{"no-gids-without-roce", "mlx5_ib: mlx5_query_port_roce", no_gids_without_roce},
+	{"no-gids-without-roce", "mlx5_ib: mlx5_query_port_roce", .check = no_gids_without_roce},
 	{},
 };
 
@@ -195,7 +196,7 @@ static const char *objects_are_charged(void)
 }
 
 const struct rule objects_rules[] = {
-	{"objects-are-charged", "ib_core: rdmacg_try_charge", objects_are_charged},
+	{"objects-are-charged", "ib_core: rdmacg_try_charge", .check = objects_are_charged},
 	{},
 };
 
@@ -212,7 +213,7 @@ static const char *vectors_as_set(void)
 }
 
 const struct rule comp_vectors_rules[] = {
-	{"cq-vectors-as-set", "ib_uverbs: num_comp_vectors", vectors_as_set},
+	{"cq-vectors-as-set", "ib_uverbs: num_comp_vectors", .check = vectors_as_set},
 	{},
 };
 
@@ -296,7 +297,8 @@ static const char *import_gets_events(void)
 
 const struct rule faults_rules[] = {
 	{"import-gets-events", "ib_core: ib_dispatch_event; ib_uverbs: UVERBS_METHOD_ASYNC_EVENT_ALLOC",
-         import_gets_events},
-	{"device-fatal", "mlx5_core: mlx5_internal_err_ret_value; mlx5_ib: MLX5_DEV_EVENT_SYS_ERROR", device_fatal},
+         .check = import_gets_events},
+	{"device-fatal", "mlx5_core: mlx5_internal_err_ret_value; mlx5_ib: MLX5_DEV_EVENT_SYS_ERROR",
+         .check = device_fatal},
 	{},
 };

@@ -167,9 +167,9 @@ static const char *one_context(void)
 }
 
 const struct rule thread_rules[] = {
-	{"context-after-a-failure", "ib_uverbs: ib_alloc_ucontext, ib_init_ucontext", context_after_failure},
-	{"threads-get-one-context", "ib_uverbs: ib_uverbs_get_context, ucontext_lock", one_context},
-	{"threads-close-under-commands", "fs/file.c: fdget", close_under_commands},
-	{"threads-open-while-closing", "ibv_open_device(3)", open_while_closing},
+	{"context-after-a-failure", "ib_uverbs: ib_alloc_ucontext, ib_init_ucontext", .check = context_after_failure},
+	{"threads-get-one-context", "ib_uverbs: ib_uverbs_get_context, ucontext_lock", .check = one_context},
+	{"threads-close-under-commands", "fs/file.c: fdget", .check = close_under_commands},
+	{"threads-open-while-closing", "ibv_open_device(3)", .check = open_while_closing},
 	{},
 };

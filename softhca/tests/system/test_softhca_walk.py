@@ -35,7 +35,7 @@ def matches(expected, line):
 
 
 def test_the_walk(tmp_path):
-    for source in (ROOT / "doc/examples/verbs").glob("*.c"):
+    for source in (ROOT / "doc/examples/verbs").iterdir():
         shutil.copy(source, tmp_path)
     script = "".join(f"{command}\necho '{END}'\n" for command, _ in commands())
     try:
