@@ -2,8 +2,6 @@
 /* Exports memory of a handle by Python's buffer protocol, and counts the exported buffers. */
 #include "python/binding.h"
 
-#include <string.h>
-
 struct view {
 	PyObject base;
 	struct view_owner *owner;

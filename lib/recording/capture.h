@@ -10,7 +10,6 @@
 #include "lib/recording/recording.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* The first header of a frame. */

@@ -49,9 +49,8 @@ bool stop_signal_came(void)
 
 static volatile sig_atomic_t came, seen;
 
-static void note_rotate_signal(int number)
+static void note_rotate_signal(int)
 {
-	(void)number;
 	came = came + 1;
 }
 

@@ -3,7 +3,6 @@
 #include "tools/doctor/checks.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #define NS_PER_S 1000000000
 #define DAY_S    86400

@@ -2,9 +2,6 @@
 /* The configuration file: does the daemon take it, on what backends, and has each device queues as deep as it says? */
 #include "tools/doctor/checks.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static void check_config_file(const struct doctor_facts *facts, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "config", "%s", facts->config_file);

@@ -2,7 +2,6 @@
 /* CPUs: frequency and sleep states, and other programs on the CPUs of workers. */
 #include "tools/doctor/checks.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* A queue of 4096 slots, with packets of 64 bytes at 100 Gb/s, is full after 42 us. */

@@ -6,7 +6,6 @@
 #include "tools/doctor/checks.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Does a stream or channel of the configuration have this backend? If it is not known, they have auto, the default. */

@@ -4,7 +4,6 @@
 
 #include "daemon/flow/flow.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define RP_FILTER_STRICT 1

@@ -7,7 +7,6 @@
 #include "daemon/memory/geometry.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #define SMALL_KIB      4
 #define SMALL_HUGE_KIB 2048

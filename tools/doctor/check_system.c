@@ -6,7 +6,6 @@
 #include "tools/doctor/checks.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 /* Memory that the daemon needs beside the rings in small pages. */
 #define MEMORY_MIN_BYTES (UINT64_C(256) << 20)

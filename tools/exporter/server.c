@@ -125,16 +125,11 @@ static enum MHD_Result send_refusal(struct MHD_Connection *connection, unsigned 
 }
 
 static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url,
-                                      const char *method, const char *version, const char *body, size_t *bytes,
-                                      void **request)
+                                      const char *method, const char *, const char *, size_t *, void **)
 {
 	struct server *server = context;
 	const char *accept;
 
-	(void)version;
-	(void)body;
-	(void)bytes;
-	(void)request;
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 		return send_refusal(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
 	if (strcmp(url, "/") == 0)
@@ -149,10 +144,8 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
 }
 
 /* No path has a character that needs an escape. */
-static size_t leave_escaped(void *context, struct MHD_Connection *connection, char *text)
+static size_t leave_escaped(void *, struct MHD_Connection *, char *text)
 {
-	(void)context;
-	(void)connection;
 	return strlen(text);
 }
 

@@ -16,16 +16,14 @@ struct command {
 };
 
 /* It links the daemon's configuration and libibverbs. */
-static int run_doctor_program(int argc, char **argv)
+static int run_doctor_program(int, char **argv)
 {
-	(void)argc;
 	return run_program("ibvcap-doctor", "ibvcap-tools again", argv);
 }
 
 /* It links librdkafka. */
-static int run_produce_program(int argc, char **argv)
+static int run_produce_program(int, char **argv)
 {
-	(void)argc;
 	return run_program("ibvcap-produce", "ibvcap-produce", argv);
 }
 

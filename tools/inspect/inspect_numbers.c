@@ -7,7 +7,6 @@
 #include "lib/recording/recording_words.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SOURCES_MAX  65536

@@ -132,12 +132,11 @@ static void count_failure(struct kafka *kafka, rd_kafka_resp_err_t error, bool i
 }
 
 /* Called by rd_kafka_poll() and rd_kafka_flush(). */
-static void note_delivery(rd_kafka_t *handle, const rd_kafka_message_t *message, void *context)
+static void note_delivery(rd_kafka_t *, const rd_kafka_message_t *message, void *context)
 {
 	struct kafka *kafka = context;
 	const uint64_t n = (uintptr_t)message->_private;
 
-	(void)handle;
 	if (message->err) {
 		count_failure(kafka, message->err,
 		              rd_kafka_message_status(message) == RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED, n);
@@ -150,9 +149,8 @@ static void note_delivery(rd_kafka_t *handle, const rd_kafka_message_t *message,
 	kafka->is_failing = false;
 }
 
-static void print_log(const rd_kafka_t *handle, int level, const char *facility, const char *text)
+static void print_log(const rd_kafka_t *, int level, const char *facility, const char *text)
 {
-	(void)handle;
 	if (level <= LOG_WARNING)
 		fprintf(stderr, "ibvcap produce: %s: %s\n", facility, text);
 }

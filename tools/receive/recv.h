@@ -11,7 +11,6 @@
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
 #include <stdint.h>
-#include <stdio.h>
 
 struct recv_options {
 	const char *command; /* "recv" or "check" */

@@ -3,13 +3,11 @@
 #include "tools/record/file_window.h"
 
 #include "lib/base/time.h"
-#include "lib/recording/recording_words.h"
 #include "tools/record/part_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,13 +7,11 @@
 
 #include "lib/base/time.h"
 #include "lib/recording/pcapng.h"
-#include "lib/recording/recording_words.h"
 #include "tools/record/record_file.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The file ends here: note the sums and the moment of each source, and the losses behind its last packet. ends: of all
  * sources at the end of the recording; NULL: the recording goes on. */

@@ -15,7 +15,6 @@
 #include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>

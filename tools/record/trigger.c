@@ -72,11 +72,10 @@ bool trigger_parse(const char *text, struct trigger_kinds *kinds)
 
 static _Atomic uint64_t first_signal_ns, last_signal_ns;
 
-static void note_trigger_signal(int number)
+static void note_trigger_signal(int)
 {
 	uint64_t now_ns = time_utc_ns(), none = 0;
 
-	(void)number;
 	atomic_store(&last_signal_ns, now_ns);
 	atomic_compare_exchange_strong(&first_signal_ns, &none, now_ns);
 }

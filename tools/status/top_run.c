@@ -23,10 +23,8 @@ static int ask_again(const struct top_options *options, struct top_view *view)
 
 /* ---- to stdout ------------------------------------------------------------------------------------- */
 
-static void put_plain_line(void *context, enum top_style style, const char *line)
+static void put_plain_line(void *, enum top_style, const char *line)
 {
-	(void)context;
-	(void)style;
 	puts(line);
 }
 

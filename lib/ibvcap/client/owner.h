@@ -7,7 +7,6 @@
 #define IBVCAP_OWNER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /** Make a mark: a word that is 1 in this process, and that the kernel makes 0 in a child of fork(). 0 or -errno. */

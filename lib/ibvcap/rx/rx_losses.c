@@ -4,11 +4,8 @@
  * of all of its queues, and begin at 0 in each epoch.
  */
 #include "lib/base/min.h"
-#include "lib/ibvcap/client/error.h"
 #include "lib/ibvcap/rx/rx.h"
 #include "lib/ibvcap/client/sized_struct.h"
-
-#include <errno.h>
 
 /* When the card was last read without more losses than these. UTC; 0: the ledger does not say. */
 static uint64_t last_reading_of(const struct ibvcap_ledger *ledger, uint64_t counted)

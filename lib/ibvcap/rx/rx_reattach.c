@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MS_NS          UINT64_C(1000000)
 #define REATTACH_MS    30000u
