@@ -2,14 +2,13 @@
 /* What the examples in this directory share: they end at the first call that fails, and open a device by its name. */
 #include <infiniband/verbs.h>
 
-#include <errno.h>
-#include <error.h>
+#include <err.h>
 #include <string.h>
 
 static inline void check(int ok, const char *call)
 {
 	if (!ok)
-		error(1, errno, "%s", call);
+		err(1, "%s", call);
 }
 
 static inline struct ibv_context *open_device(const char *name)
