@@ -262,8 +262,8 @@ bool losses_are_settled(const struct losses *losses, uint64_t matched, uint64_t 
 /* ---- the control thread: the ledger -------------------------------------------------------------- */
 
 /*
- * Of the matched packets, those with a row from before the reading are not lost. Rows that came later may be of packets
- * that were matched later. The device's own count, if there is one, is another bound. It lacks the fragments that are
+ * A matched packet with a row from before the reading is not lost. A row that came later may belong to a packet that
+ * was matched later. The device's own count, if there is one, is another bound. It lacks the fragments that are
  * held and lost later, and a worker knows only of its own queue that it holds none from before the reading.
  */
 static uint64_t losses_most(const struct losses *losses, const struct losses_terms *terms, uint64_t least)

@@ -28,7 +28,7 @@ __attribute__((format(printf, 3, 4))) static bool sequence_refuse(struct sequenc
 	return false;
 }
 
-/* Of a number of so many bits in steps; 0: 2^64. */
+/* The values that a number of these bits takes if it grows by step; 0: 2^64. */
 static uint64_t sequence_steps(uint32_t bits, uint64_t step)
 {
 	if (bits < 64)

@@ -55,7 +55,7 @@ static inline uint64_t sequence_distance(uint64_t cycle, uint64_t a, uint64_t b)
 	return b >= a || cycle == 0 ? b - a : b + (cycle - a);
 }
 
-/** Of a wish for room for n sources: the sources that can be told apart. */
+/** How many sources to keep room for if the caller wants n: without a source field there is only one. */
 static inline uint32_t sequence_sources(const struct ibvcap_sequence *sequence, uint32_t n)
 {
 	return sequence->source == IBVCAP_SOURCE_NONE && !sequence->source_bytes ? 1 : n;

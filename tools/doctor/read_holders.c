@@ -96,7 +96,7 @@ static void read_mapped_segments(struct holder_scan *scan, const char *directory
 		fclose(maps);
 }
 
-/* Of a process or a thread: directory/id. */
+/* directory/id is a process or a thread. */
 static void read_held_segments(struct holder_scan *scan, const char *directory, const char *id)
 {
 	char target[DOCTOR_NAME_BYTES];

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of a message's limit, for key and headers. */
+/* The part of a message's limit that is kept for its key and headers. */
 #define PRODUCE_HEAD_BYTES 4096u
 
 struct produce_options {

@@ -201,7 +201,7 @@ static void settle_sources(struct recorder *recorder)
 	}
 }
 
-/* Of all files together. unwritten: by source. */
+/* The accounts cover all files together. unwritten has a number for each source. */
 static void make_accounts(struct recorder *recorder, const struct source_end *ends, const uint64_t *unwritten)
 {
 	static struct account_parts parts[RECORD_SOURCES_MAX];

@@ -20,7 +20,7 @@ static struct ibvcap_settled_losses settled_losses(const struct ledger_losses *l
 		.marks = losses->marks, .least = losses->no_buffer, .most = most, .outages = losses->outages};
 }
 
-/* Of a queue that is away: the ledger of its last epoch. */
+/* The losses of the last epoch, of a queue that is away. */
 static struct ibvcap_settled_losses last_losses(const struct rx_queue *queue)
 {
 	return settled_losses(&queue->reattach.last.after, queue->reattach.last.no_buffer_most);

@@ -515,7 +515,7 @@ struct ibvcap_tracker_numbers {
 	uint64_t restarted;
 };
 
-/** Of all sources together, and of packets that belong to none. */
+/** The counts cover all sources, and packets that belong to none. */
 struct ibvcap_tracker_counts {
 	size_t size;
 	struct ibvcap_tracker_numbers numbers;

@@ -345,7 +345,7 @@ enum ibvcap_disconnect {
 	IBVCAP_DISCONNECT_RECALLED = 11,      /* of a group: it did not give the queue up in time */
 };
 
-/* Of a consumer or a sender, in the daemon's segment about it. */
+/* The connection of a consumer or a sender. It lies in the daemon's segment about that client. */
 struct ibvcap_client_link {
 	IBVCAP_ATOMIC(uint32_t) connection; /* enum ibvcap_connection */
 	IBVCAP_ATOMIC(uint32_t) reason;     /* enum ibvcap_disconnect */

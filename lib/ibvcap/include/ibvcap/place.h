@@ -164,7 +164,7 @@ struct ibvcap_place_side {
 	uint64_t outside;
 };
 
-/** Of all sides together, in numbers of closed arrays and between them, unless said. */
+/** The counts cover all sides. They cover the numbers of closed arrays and those between them, unless said. */
 struct ibvcap_place_counts {
 	size_t size;
 	uint64_t expected;
