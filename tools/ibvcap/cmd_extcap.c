@@ -128,7 +128,7 @@ static const struct option_row rows[] = {
 	{"extcap-interface", 0, "NAME", "the stream, as --extcap-interfaces calls it: " INTERFACE_PREFIX "STREAM",
          OPTION_CALL, .take = take_interface},
 	{"extcap-dlts", 0, NULL, "print its link type", OPTION_FLAG, AT(question), .value = EXTCAP_LINK_TYPES},
-	{"extcap-config", 0, NULL, "print the options of its dialog: the last three below", OPTION_FLAG, AT(question),
+	{"extcap-config", 0, NULL, "print the options of its dialog, which are the last ones below", OPTION_FLAG, AT(question),
          .value = EXTCAP_CONFIG},
 	{"extcap-capture-filter", 0, "F", "only packets that this filter takes (pcap-filter(7))", OPTION_TEXT,
          AT(filter)},
