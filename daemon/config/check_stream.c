@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Ethernet pads shorter frames (IEEE 802.3), and so UDP payloads that are shorter by 42 bytes of headers. */
-
 static int refuse_lossless_user(const struct config_reader *reader, const config_setting_t *stream, uint32_t i)
 {
 	const config_setting_t *user = config_setting_get_elem(config_setting_get_member(stream, "lossless_users"), i);

@@ -2,7 +2,7 @@
 /*
  * The judge of record, recv, check, info and extract. Each of them names what it finds: packets that are missing,
  * reasons for doubt, damage. The worst finding is the verdict. Nothing else makes a verdict, its words or its exit
- * status.
+ * status. The words of a reason for doubt (enum ibvcap_unknown) are the library's: lib/ibvcap/rx/rx_account.c.
  */
 #ifndef LIB_RECORDING_VERDICT_H
 #define LIB_RECORDING_VERDICT_H
