@@ -110,8 +110,8 @@ static int rx_map_geometry(struct rx_queue *queue)
 int rx_map_segments(struct rx_queue *queue, const int fds[PROTOCOL_FD_N], uint64_t epoch)
 {
 	const struct segment segments[] = {
-		[PROTOCOL_FD_PAYLOAD] = {&queue->payload, "payload", false},
-		[PROTOCOL_FD_HEADERS] = {&queue->headers, "headers", false},
+		[PROTOCOL_FD_PAYLOAD] = {.shm = &queue->payload, .name = "payload"},
+		[PROTOCOL_FD_HEADERS] = {.shm = &queue->headers, .name = "headers"},
 		[PROTOCOL_FD_RING] = {&queue->ring_shm, "ring", false, IBVCAP_RING_MAGIC, sizeof(struct ibvcap_ring)},
 		[PROTOCOL_FD_CONSUMER_STATE] = {&queue->state_shm, "consumer state", false, IBVCAP_STATE_MAGIC,
 	                                        sizeof(struct ibvcap_consumer_state)},

@@ -64,7 +64,7 @@ static int tx_map_geometry(struct ibvcap_tx *tx)
 static int tx_map_segments(struct ibvcap_tx *tx, const int fds[PROTOCOL_FD_OPENED_N], uint64_t epoch)
 {
 	const struct segment segments[] = {
-		[PROTOCOL_FD_ARENA] = {&tx->arena, "arena", true},
+		[PROTOCOL_FD_ARENA] = {.shm = &tx->arena, .name = "arena", .writable = true},
 		[PROTOCOL_FD_SENDER_PAGE] = {&tx->page_shm, "sender page", true, IBVCAP_SENDER_PAGE_MAGIC,
 	                                     sizeof(struct ibvcap_sender_page)},
 		[PROTOCOL_FD_SENDER_STATE] = {&tx->state_shm, "sender state", false, IBVCAP_SENDER_STATE_MAGIC,
