@@ -160,9 +160,9 @@ int status_append_stream(struct reply *reply, const struct rx_stream *stream)
 /* ---- channels ----------------------------------------------------------------------------------- */
 
 /* Reads the counters of packets that are done before submitted, so that the rest, pending, is never negative. */
-static uint64_t count_packets(const _Atomic uint64_t *from, uint32_t n, uint64_t *counters)
+static uint64_t count_packets(const _Atomic uint64_t *from, uint64_t *counters)
 {
-	for (uint32_t i = n; i > 0; i--)
+	for (uint32_t i = IBVCAP_TX_COUNTER_N; i > 0; i--)
 		counters[i - 1] = counter_get(&from[i - 1]);
 	return counters[IBVCAP_TX_COUNTER_SUBMITTED] - counters[IBVCAP_TX_COUNTER_COMPLETED] -
 	       counters[IBVCAP_TX_COUNTER_ERRORED] - counters[IBVCAP_TX_COUNTER_FLUSHED] -
@@ -177,11 +177,11 @@ static int append_sender(struct reply *reply, const struct tx_session *tx)
 	                                    .n_counters = CHANNEL_COUNTER_PENDING + 1};
 	uint64_t counters[CHANNEL_COUNTER_PENDING + 1] = {0};
 
-	for (uint32_t i = IBVCAP_TX_COUNTER_BATCHES; i < IBVCAP_TX_COUNTER_N; i++)
-		counters[i] = COUNTER_ABSENT; /* of channels only */
 	reply_copy_text(part.channel, sizeof(part.channel), tx->client.endpoint->name);
-	counters[CHANNEL_COUNTER_PENDING] =
-		count_packets(tx->sender.state->counters, IBVCAP_TX_COUNTER_BATCHES, counters);
+	counters[CHANNEL_COUNTER_PENDING] = count_packets(tx->sender.state->counters, counters);
+	for (uint32_t i = 0; i < IBVCAP_TX_COUNTER_N; i++)
+		if (tx_counter_is_of_channel(i))
+			counters[i] = COUNTER_ABSENT;
 	return reply_append_part(reply, STATUS_SENDER, &part, counters);
 }
 
@@ -210,7 +210,7 @@ static int append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 	reply_copy_text(part.device, sizeof(part.device), channel->device);
 	reply_copy_text(part.backend, sizeof(part.backend), channel->backend);
 	reply_copy_text(part.state, sizeof(part.state), channel->state);
-	counters[CHANNEL_COUNTER_PENDING] = count_packets(channel->counters, IBVCAP_TX_COUNTER_N, counters);
+	counters[CHANNEL_COUNTER_PENDING] = count_packets(channel->counters, counters);
 	counters[CHANNEL_COUNTER_SENDERS] = endpoint->endpoint.n_clients;
 	return reply_append_part(reply, STATUS_CHANNEL, &part, counters);
 }

@@ -111,6 +111,12 @@ bool sender_flush(struct sender *sender, uint32_t max)
 	return sender->completed == sender->submitted;
 }
 
+bool tx_counter_is_of_channel(enum ibvcap_tx_counter counter)
+{
+	return counter == IBVCAP_TX_COUNTER_BATCHES || counter == IBVCAP_TX_COUNTER_QUEUE_RESETS ||
+	       counter == IBVCAP_TX_COUNTER_WAKES || counter == IBVCAP_TX_COUNTER_BAD_SENDERS;
+}
+
 static bool tx_counter_is_maximum(unsigned counter)
 {
 	return counter == IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS || counter == IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS;
@@ -128,7 +134,7 @@ void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBV
 {
 	if (!sender->dirty)
 		return;
-	for (unsigned i = 0; i < IBVCAP_TX_COUNTER_BATCHES; i++) {
+	for (unsigned i = 0; i < IBVCAP_TX_COUNTER_N; i++) {
 		if (!sender->tally[i])
 			continue;
 		tx_counter_raise(&sender->state->counters[i], i, sender->tally[i]);

@@ -133,6 +133,9 @@ void sender_complete(struct sender *sender, int32_t status, uint32_t payload_byt
  */
 bool sender_flush(struct sender *sender, uint32_t max);
 
+/** Is it a counter of channels only, which a sender does not have? */
+bool tx_counter_is_of_channel(enum ibvcap_tx_counter counter);
+
 /** Show statuses and counters to the sender, then the cursor. The tally is added to the channel's counters too. */
 void sender_publish(struct sender *sender, _Atomic uint64_t channel_counters[IBVCAP_TX_COUNTER_N]);
 

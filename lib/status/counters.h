@@ -25,7 +25,7 @@ enum stream_counter {
 	STREAM_COUNTER_N = STREAM_COUNTER_DROPS + BACKEND_N_DROPS
 };
 
-/* Counters that a status has beside those of a channel; pending also beside those of a sender, before BATCHES. */
+/* Counters that a status has beside those of a channel; pending also beside those of a sender. */
 enum channel_counter {
 	CHANNEL_COUNTER_PENDING = COUNTERS_ADDED, /* submitted - completed - errored - flushed - late_dropped */
 	CHANNEL_COUNTER_SENDERS,
