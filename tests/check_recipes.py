@@ -30,7 +30,7 @@ DROP = {
     "lib/status/drop.h": ("\tBACKEND_N_DROPS\n", "\tBACKEND_DROP_TESTED,\n\tBACKEND_N_DROPS\n"),
     "lib/status/counters.c": ("\tDROP(UNBOUND) =", '\tDROP(TESTED) = TOTAL("tested", "packets", "A test dropped them", '
                               '.cause = "a test", .remedy = "end it"),\n\tDROP(UNBOUND) ='),
-    "daemon/backend/packet/af_packet_poll.c": ("&base->n_dropped[BACKEND_DROP_RING_FULL]",
+    "daemon/backend/packet/af_packet_receive.c": ("&base->n_dropped[BACKEND_DROP_RING_FULL]",
                                                "&base->n_dropped[BACKEND_DROP_TESTED]"),
 }
 PRODUCERS = [name for name in (*FIELD, *DROP) if name.startswith("daemon/")]

@@ -4,8 +4,8 @@
  * hardware: the kernel copies each matching frame to a ring that it shares with the daemon (TPACKET_V2), and the worker
  * copies it from there to the slot. Interfaces of tunnels have no Ethernet headers. Rows have one there that is made
  * up, so that all have the same layout. Declares af_packet_claims.c, af_packet_fanout.c, af_packet_filter.c,
- * af_packet_flow.c, af_packet_group.c, af_packet_poll.c, af_packet_receive.c, af_packet_ring.c, af_packet_row.c,
- * device_time.c.
+ * af_packet_flow.c, af_packet_group.c, af_packet_queue.c, af_packet_receive.c, af_packet_ring.c,
+ * af_packet_row.c, device_time.c.
  */
 #ifndef DAEMON_BACKEND_PACKET_AF_PACKET_H
 #define DAEMON_BACKEND_PACKET_AF_PACKET_H
@@ -205,7 +205,7 @@ struct af_packet_row {
  */
 uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t udp_at, uint32_t i);
 
-/* ---- af_packet_poll.c, af_packet_receive.c, af_packet_flow.c --------------------------------------- */
+/* ---- af_packet_queue.c, af_packet_receive.c, af_packet_flow.c --------------------------------------- */
 
 struct af_packet_queue {
 	struct backend_queue base;
