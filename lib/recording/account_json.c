@@ -113,8 +113,8 @@ static json_t *unknown_to_json(uint32_t unknown)
 {
 	json_t *json = json_array();
 
-	for (uint32_t bit = 1; ibvcap_unknown_word(bit); bit <<= 1)
-		if (unknown & bit)
+	for (uint32_t bit = 1; bit; bit <<= 1)
+		if (unknown & bit && ibvcap_unknown_word(bit))
 			json_array_append_new(json, json_string(ibvcap_unknown_word(bit)));
 	return json;
 }
@@ -213,9 +213,9 @@ static uint32_t find_unknown(const char *word)
 {
 	uint32_t bit = 1;
 
-	while (ibvcap_unknown_word(bit) && strcmp(ibvcap_unknown_word(bit), word) != 0)
+	while (bit && (!ibvcap_unknown_word(bit) || strcmp(ibvcap_unknown_word(bit), word) != 0))
 		bit <<= 1;
-	return ibvcap_unknown_word(bit) ? bit : 0;
+	return bit;
 }
 
 static bool get_unknown(const json_t *json, uint32_t *unknown)

@@ -66,8 +66,10 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 	if (certain)
 		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing%s%s", missing,
 		             unknown ? ", and maybe more" : "", filter ? "; maybe some of them match the filter" : "");
-	else if (unknown)
+	else if (unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS)
 		verdict_find(verdict, FINDING_DOUBT, "no packet is known to be missing, but maybe some are");
+	else if (unknown)
+		verdict_take(verdict, FINDING_DOUBT);
 	else if (filter)
 		verdict_find(verdict, FINDING_NOTE, "every packet that matches '%.*s', %" PRIu64 " others left out",
 		             FILTER_BYTES, filter, filtered);

@@ -60,6 +60,12 @@ int report_end(const char *command, const char *kind, const char *name, int erro
 	return report_exit_code(error);
 }
 
+void report_silence(const char *command, const char *stream, const char *socket)
+{
+	fprintf(stderr, "ibvcap %s: stream '%s': no packet in %d s; see why: ibvcap why %s%s%s\n", command, stream,
+	        (int)(REPORT_SILENCE_NS / TIME_SECOND_NS), stream, socket ? " --socket " : "", socket ? socket : "");
+}
+
 void report_format_utc(uint64_t ns, unsigned decimals, char text[REPORT_UTC_BYTES])
 {
 	time_t seconds = (time_t)(ns / 1000000000);

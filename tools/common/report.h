@@ -3,6 +3,8 @@
 #ifndef TOOLS_COMMON_REPORT_H
 #define TOOLS_COMMON_REPORT_H
 
+#include "lib/base/time.h"
+
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,6 +21,11 @@ int report_failure(const char *command, int error);
  * Print why the stream or channel can be used no longer. kind is "stream" or "channel". Returns the exit code; 0 for 0.
  */
 int report_end(const char *command, const char *kind, const char *name, int error);
+
+#define REPORT_SILENCE_NS (3 * TIME_SECOND_NS)
+
+/** Print that no packet of the stream came in REPORT_SILENCE_NS, and the command that tells why. socket: or NULL. */
+void report_silence(const char *command, const char *stream, const char *socket);
 
 #define REPORT_UTC_BYTES 32
 

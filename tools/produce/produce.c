@@ -107,12 +107,17 @@ static int take_packets(struct producer *producer)
 	const struct produce_options *options = producer->options;
 	const uint64_t begun_ns = time_monotonic_ns();
 	uint64_t left = options->count;
+	bool silence_told = false;
 	int r = 0;
 
 	while (r >= 0 && left && !stop_signal_came() && time_monotonic_ns() - begun_ns < options->duration_ns &&
 	       rd_kafka_fatal_error(producer->kafka.handle, NULL, 0) == RD_KAFKA_RESP_ERR_NO_ERROR) {
 		r = take_batch(producer, &left);
 		send_old(producer);
+		if (left == options->count && !silence_told && time_monotonic_ns() - begun_ns >= REPORT_SILENCE_NS) {
+			silence_told = true;
+			report_silence("produce", options->stream, options->socket);
+		}
 	}
 	return r == -EINTR || r > 0 ? 0 : r;
 }

@@ -22,7 +22,6 @@
 
 /* In a sleep: to print the rates in time, and to see a signal that came just before the call. */
 #define SLEEP_MS             50
-#define SILENCE_NS           (3 * TIME_SECOND_NS)
 #define PAYLOAD_BUFFER_BYTES 65536 /* what a pipe holds */
 #define SETTLE_MS            1000
 #define SETTLE_STEP_MS       10
@@ -136,12 +135,10 @@ static void tell_silence(struct receiver *receiver, uint64_t now)
 {
 	const struct recv_options *options = &receiver->options;
 
-	if (receiver->silence_told || receiver->totals.packets || now - receiver->start_ns < SILENCE_NS)
+	if (receiver->silence_told || receiver->totals.packets || now - receiver->start_ns < REPORT_SILENCE_NS)
 		return;
 	receiver->silence_told = true;
-	fprintf(stderr, "ibvcap %s: stream '%s': no packet in %" PRIu64 " s; see why: ibvcap why %s%s%s\n",
-	        options->command, options->stream, SILENCE_NS / TIME_SECOND_NS, options->stream,
-	        options->socket ? " --socket " : "", options->socket ? options->socket : "");
+	report_silence(options->command, options->stream, options->socket);
 }
 
 /* 0 when --count or --duration is reached, a stop signal came or payloads cannot be written; else the library's error.
@@ -204,7 +201,7 @@ static void judge_numbers(struct verdict *verdict, const struct ibvcap_tracker *
 
 	ibvcap_tracker_counts(tracker, &counts);
 	verdict_print_unfollowed(&counts, unfollowed);
-	if (counts.numbers.lost || !counts.packets)
+	if (counts.numbers.lost)
 		verdict_take(verdict, FINDING_LOSS);
 	else if (unfollowed[0])
 		verdict_find(verdict, FINDING_DOUBT,
@@ -219,7 +216,7 @@ static struct verdict judge_received(const struct recv_summary *summary)
 	struct verdict verdict = {0};
 
 	if (!summary->totals->packets)
-		verdict_find(&verdict, FINDING_NOTE, "no packet came; see why: ibvcap why %s%s%s", options->stream,
+		verdict_find(&verdict, FINDING_DOUBT, "no packet came; see why: ibvcap why %s%s%s", options->stream,
 		             options->socket ? " --socket " : "", options->socket ? options->socket : "");
 	if (summary->totals->flagged[RECV_FLAG_TRUNCATED])
 		verdict_find(&verdict, FINDING_NOTE,
@@ -231,7 +228,7 @@ static struct verdict judge_received(const struct recv_summary *summary)
 	if (account->no_buffer_least)
 		verdict_find(&verdict, FINDING_LOSS, "the network card lost %" PRIu64 " packets (no_buffer)",
 		             account->no_buffer_least);
-	verdict_find_unknown(&verdict, account->unknown);
+	verdict_find_unknown(&verdict, account->unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS); /* said above */
 	if (!account->until_ns)
 		verdict_find(&verdict, FINDING_DOUBT, "a tap is not told what the network card lost");
 	if (summary->tracker)

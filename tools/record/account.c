@@ -72,7 +72,8 @@ void source_end_parts(const struct source *source, uint64_t n_written, struct ac
 /* ---- accounts ------------------------------------------------------------------------------------ */
 
 /* Reasons that follow from the moments of all queues, and not from those of one queue. */
-#define STREAM_UNKNOWN (IBVCAP_UNKNOWN_EDGE | IBVCAP_UNKNOWN_UNSETTLED | IBVCAP_UNKNOWN_QUEUES)
+#define STREAM_UNKNOWN \
+	(IBVCAP_UNKNOWN_EDGE | IBVCAP_UNKNOWN_UNSETTLED | IBVCAP_UNKNOWN_QUEUES | IBVCAP_UNKNOWN_NO_PACKETS)
 
 static struct recording_account_end end_of_moment(const struct ibvcap_rx_moment *moment)
 {
@@ -140,7 +141,7 @@ static void place_losses(struct recording_account *queues, const struct account_
 		r = ibvcap_rx_account_between(&from, &until, &stream);
 	for (unsigned i = 0; i < n; i++) {
 		queues[i].rx.no_buffer = queues[i].rx.no_buffer_least = queues[i].rx.no_buffer_most = 0;
-		queues[i].rx.unknown &= ~(uint32_t)IBVCAP_UNKNOWN_EDGE;
+		queues[i].rx.unknown &= ~(uint32_t)(IBVCAP_UNKNOWN_EDGE | IBVCAP_UNKNOWN_NO_PACKETS);
 	}
 	if (named > stream.no_buffer)
 		stream.no_buffer = named < stream.no_buffer_most ? named : stream.no_buffer_most;

@@ -85,12 +85,17 @@ static void name_cause(struct losses *losses, enum recording_cause cause, uint64
 	          recording_causes[cause].cause, detail);
 }
 
+static bool is_disk_to_blame(const struct losses *losses, uint64_t now_ns)
+{
+	return losses->waited_ns && losses->waited_ns >= (now_ns - losses->behind_since_ns) / DISK_SHARE;
+}
+
 static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
 {
 	uint64_t behind_ns = now_ns - losses->behind_since_ns;
 	char ms[64];
 
-	if (losses->waited_ns && losses->waited_ns >= behind_ns / DISK_SHARE) {
+	if (is_disk_to_blame(losses, now_ns)) {
 		snprintf(ms, sizeof(ms), " (%" PRIu64 " of %" PRIu64 " ms)", losses->waited_ns / 1000000,
 		         behind_ns / 1000000);
 		losses->sum.disk_wait += n;
@@ -139,6 +144,21 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 	if (ibvcap_rx_add_losses(rx, batch, card) > 0)
 		note_no_buffer(losses, card->before, card->since_ns, card->before_ns);
 	losses->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
+}
+
+void losses_add_unread(const struct losses *losses, const struct ibvcap_rx *rx, uint64_t now_ns,
+                       struct recording_sum *sum)
+{
+	struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+	uint64_t *lost = is_disk_to_blame(losses, now_ns) ? &sum->disk_wait : &sum->skipped;
+	uint64_t room;
+
+	ibvcap_rx_counts(rx, &counts);
+	ibvcap_rx_info(rx, &info);
+	/* And the block that is being filled, and the rest of the block that this holds. */
+	room = (uint64_t)(info.history_blocks + 2) * info.slots_per_block;
+	*lost += counts.lag > room ? counts.lag - room : 0;
 }
 
 void losses_of_error(struct losses *losses)

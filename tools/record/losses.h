@@ -52,6 +52,13 @@ static inline void losses_waited(struct losses *losses, uint64_t ns)
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
                      struct ibvcap_rx_losses *card, uint64_t now_ns);
 
+/**
+ * Add the packets that the ring no longer has, and that no batch has named yet, because nothing was acquired since. As
+ * many are lost at least.
+ */
+void losses_add_unread(const struct losses *losses, const struct ibvcap_rx *rx, uint64_t now_ns,
+                       struct recording_sum *sum);
+
 /** Note a row in error: its packet cannot be written. */
 void losses_of_error(struct losses *losses);
 

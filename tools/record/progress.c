@@ -3,7 +3,9 @@
 #include "tools/record/recorder.h"
 
 #include "lib/base/time.h"
+#include "tools/common/report.h"
 #include "tools/common/terminal.h"
+#include "tools/record/account.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,24 +32,62 @@ static void print_head_room(const struct recorder *recorder, double bytes_per_se
 		fprintf(stderr, " (%.0f min)", room / bytes_per_second / 60);
 }
 
+/* Once: the streams of which no packet has come. */
+static void tell_silence_of_streams(struct recorder *recorder, uint64_t now_ns)
+{
+	if (recorder->silence_told || now_ns - recorder->start_ns < REPORT_SILENCE_NS)
+		return;
+	recorder->silence_told = true;
+	for (unsigned i = 0; i < recorder->n_sources;) {
+		struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
+		const char *stream = recorder->sources[i].stream;
+		uint64_t n = 0;
+
+		do {
+			ibvcap_rx_counts(recorder->sources[i].rx, &counts);
+			n += counts.published;
+		} while (++i < recorder->n_sources && recorder->sources[i].queue > 0);
+		if (!n)
+			report_silence("record", stream, recorder->options.socket);
+	}
+}
+
+/* Losses of the card until the line before, by the daemon's records, which go on while no packet is read. */
+static uint64_t count_no_buffer(struct source *source)
+{
+	struct ibvcap_rx_account account = IBVCAP_INIT(struct ibvcap_rx_account);
+
+	if (source->queue || ibvcap_rx_settle_moment(source->rx, &source->printed) <= 0 ||
+	    ibvcap_rx_account_between(&source->from, &source->printed, &account) < 0)
+		return 0;
+	return account.no_buffer;
+}
+
 void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 {
 	struct recording_sum all = {0};
-	uint64_t n_filtered = 0, no_buffer = 0, lost;
+	uint64_t n_filtered = 0, no_buffer = 0, counted = 0, lost;
 	double seconds = (double)(now_ns - recorder->printed_ns) * 1e-9;
 	uint64_t disk_bytes = atomic_load(&recorder->writer.bytes);
 	unsigned n_unused;
 
+	tell_silence_of_streams(recorder, now_ns);
 	if (recorder->options.quiet || now_ns - recorder->printed_ns < TIME_SECOND_NS)
 		return;
 	pthread_mutex_lock(&recorder->writer.lock);
 	n_unused = recorder->writer.n_unused;
 	pthread_mutex_unlock(&recorder->writer.lock);
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
-		record_sum_add(&all, &recorder->sources[i].losses.sum);
-		no_buffer += recorder->sources[i].losses.no_buffer;
-		n_filtered += recorder->sources[i].n_filtered;
+		struct source *source = &recorder->sources[i];
+
+		record_sum_add(&all, &source->losses.sum);
+		losses_add_unread(&source->losses, source->rx, now_ns, &all);
+		no_buffer += source->losses.no_buffer;
+		counted += count_no_buffer(source);
+		source_take_moment(source, &source->printed);
+		n_filtered += source->n_filtered;
 	}
+	no_buffer = no_buffer > counted ? no_buffer : counted;
 	fprintf(stderr, "%6.1f s  %.0f packets/s  %.3f Gb/s", (double)(now_ns - recorder->start_ns) * 1e-9,
 	        (double)(recorder->n_packets - recorder->printed_packets) / seconds,
 	        (double)(recorder->n_bytes - recorder->printed_bytes) * 8e-9 / seconds);

@@ -25,6 +25,7 @@ struct recorder {
 	uint64_t start_ns;                                     /* CLOCK_MONOTONIC */
 	uint64_t nap_rows;                                     /* rows that were taken when all had been read */
 	uint64_t nap_ns;                                       /* the time of that */
+	bool silence_told;                                     /* or not to be told: packets came */
 	uint64_t printed_ns;
 	uint64_t printed_packets;
 	uint64_t printed_bytes;

@@ -37,8 +37,9 @@ struct source {
 	struct ibvcap_rx_batch batch;
 	uint32_t next; /* row of the batch */
 	bool has_batch;
-	struct ibvcap_rx_moment from;  /* when it was attached */
-	struct ibvcap_rx_moment until; /* when the recording ended */
+	struct ibvcap_rx_moment from;    /* when it was attached */
+	struct ibvcap_rx_moment until;   /* when the recording ended */
+	struct ibvcap_rx_moment printed; /* when the last line of progress was printed */
 };
 
 /** "lidar", or "lidar/1" if the stream has several queues. */

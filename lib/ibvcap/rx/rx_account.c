@@ -345,6 +345,8 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 	else if (from->epochs == until->epochs && known.no_buffer_most > known.no_buffer_least)
 		known.unknown |= IBVCAP_UNKNOWN_EDGE;
 	known.missing = known.skipped + known.no_buffer_least;
+	if (!until->delivered && !known.missing)
+		known.unknown |= IBVCAP_UNKNOWN_NO_PACKETS;
 	return sized_struct_write(account, &known, sizeof(known), "ibvcap_rx_account");
 }
 
@@ -385,6 +387,8 @@ static const struct unknown_text {
 	{IBVCAP_UNKNOWN_QUEUES, "queues", "the stream had other queues than those that were read"},
 	{IBVCAP_UNKNOWN_REMOVED, "removed", "the stream was removed from the configuration"},
 	{IBVCAP_UNKNOWN_ABANDONED, "abandoned", "a member of the group left with packets that it had acquired"},
+	{IBVCAP_UNKNOWN_NO_PACKETS, "no_packets",
+         "no packet came, so nothing shows that the stream gets what is sent: see 'ibvcap why' with its name"},
 	{0, NULL, NULL},
 };
 

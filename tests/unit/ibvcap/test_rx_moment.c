@@ -78,6 +78,24 @@ static void take(uint32_t n)
 	cr_assert(eq(int, ibvcap_rx_release(attached.rx, &batch), 0));
 }
 
+Test(rx_moment, without_a_packet_nothing_is_proven)
+{
+	struct ibvcap_rx_account account = IBVCAP_INIT(struct ibvcap_rx_account);
+	struct ibvcap_rx_moment from, until;
+
+	prepare_and_attach();
+	from = until = moment_of_rx();
+	from.is_settled = until.is_settled = 1;
+	cr_assert(eq(int, ibvcap_rx_account_between(&from, &until, &account), 0));
+	cr_expect(eq(u32, account.unknown & IBVCAP_UNKNOWN_NO_PACKETS, IBVCAP_UNKNOWN_NO_PACKETS));
+	attached_publish(&attached, 1);
+	take(1);
+	from = until = moment_of_rx();
+	from.is_settled = until.is_settled = 1;
+	cr_assert(eq(int, ibvcap_rx_account_between(&from, &until, &account), 0));
+	cr_expect(eq(u32, account.unknown & IBVCAP_UNKNOWN_NO_PACKETS, 0), "a quiet interval behind a packet");
+}
+
 /* ---- before the moment ------------------------------------------------------------------------------- */
 
 Test(rx_moment, an_entry_counts_when_the_reader_has_passed_its_head)

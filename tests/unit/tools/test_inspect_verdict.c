@@ -211,10 +211,12 @@ Test(inspect_verdict, an_extract_is_not_counted_by_the_own_numbers)
 
 Test(inspect_verdict, each_unknown_bit_alone_takes_the_proof)
 {
-	for (uint32_t bit = IBVCAP_UNKNOWN_RESTART; bit <= IBVCAP_UNKNOWN_ABANDONED; bit <<= 1) {
+	for (uint32_t bit = 1; bit; bit <<= 1) {
 		struct made_recording recording = made_recording();
 		char wanted[INSPECT_TEXT_BYTES];
 
+		if (!ibvcap_unknown_text(bit))
+			continue;
 		recording.sources[0].account.rx.unknown = bit;
 		snprintf(wanted, sizeof(wanted), "not proven: %s", ibvcap_unknown_text(bit));
 		expect_exactly(&recording, wanted, "not proven");

@@ -397,7 +397,7 @@ Test(raw_recorder, a_stream_that_is_removed_is_not_proven)
 	recorded_script = removed;
 	cr_expect_eq(run_raw(), -ENODEV);
 	cr_assert_eq(n_raws, 1);
-	cr_expect_eq(raws[0].account.rx.unknown, IBVCAP_UNKNOWN_REMOVED);
+	cr_expect_eq(raws[0].account.rx.unknown, IBVCAP_UNKNOWN_REMOVED | IBVCAP_UNKNOWN_NO_PACKETS);
 	cr_expect_eq(recording_account_verdict(&recorder.accounts[0]), IBVCAP_VERDICT_NOT_PROVEN);
 	cr_expect(strstr(
 		json_string_value(json_object_get(json_array_get(json_object_get(raws[0].said, "losses"), 0), "why")),

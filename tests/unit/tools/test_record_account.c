@@ -34,6 +34,7 @@ static void make_source(unsigned i, uint32_t queue, uint32_t n_queues, const cha
 	parts[i].until.utc_ns = 2000;
 	parts[i].until.monotonic_ns = 2000;
 	parts[i].until.sequence = 200;
+	parts[i].until.delivered = 100;
 	parts[i].start = (struct recording_sum){.written = 5, .errored = 1};
 	parts[i].end = (struct recording_sum){.written = 105, .errored = 1};
 }
@@ -101,6 +102,19 @@ Test(record_account, an_edge_is_the_streams)
 	cr_expect_eq(accounts[1].rx.unknown, 0);
 	cr_expect(accounts[0].rx.no_buffer_least == 0 && accounts[0].rx.no_buffer_most == 9);
 	cr_expect_eq(recording_account_verdict(&accounts[0]), IBVCAP_VERDICT_NOT_PROVEN);
+}
+
+Test(record_account, that_no_packet_came_is_the_streams)
+{
+	make_source(0, 0, 2, "s");
+	make_source(1, 1, 2, "s");
+	parts[1].until.delivered = 0;
+	account_of_sources(parts, sources, 2, accounts);
+	cr_expect_eq(accounts[0].rx.unknown | accounts[1].rx.unknown, 0, "a queue may be empty while others are not");
+	parts[0].until.delivered = 0;
+	account_of_sources(parts, sources, 2, accounts);
+	cr_expect_eq(accounts[0].rx.unknown, IBVCAP_UNKNOWN_NO_PACKETS);
+	cr_expect_eq(accounts[1].rx.unknown, 0);
 }
 
 Test(record_account, what_blocks_tell_of_the_past_is_counted_as_far_as_it_can_be)

@@ -22,6 +22,8 @@ static char folder[] = "record_output.XXXXXX", pattern[64];
 
 static void begin_recording(void)
 {
+	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
+
 	cr_assert(mkdtemp(folder));
 	snprintf(pattern, sizeof(pattern), "%s/a.pcapng", folder);
 	attached_init(&attached);
@@ -31,6 +33,9 @@ static void begin_recording(void)
 	                                           .file_packets = UINT64_MAX,
 	                                           .file_ns = UINT64_MAX};
 	*source = (struct source){.rx = attached.rx, .n_queues = 1, .stream = "test", .name = "test"};
+	attached_publish(&attached, 1);
+	cr_assert_eq(ibvcap_rx_acquire(source->rx, &batch, 1, 1, 0), 1);
+	ibvcap_rx_release(source->rx, &batch);
 	source->card = (struct ibvcap_rx_losses)IBVCAP_INIT(struct ibvcap_rx_losses);
 	source_take_moment(source, &source->from);
 	recorder.n_sources = 1;

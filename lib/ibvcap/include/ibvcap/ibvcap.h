@@ -363,6 +363,8 @@ enum ibvcap_unknown {
 	IBVCAP_UNKNOWN_QUEUES = 1 << 6,    /* the stream had queues that were not read */
 	IBVCAP_UNKNOWN_REMOVED = 1 << 7,   /* the administrator removed the stream */
 	IBVCAP_UNKNOWN_ABANDONED = 1 << 8, /* a member of the group left with packets that it had acquired */
+	/* No packet has come since the handle was opened, so nothing shows that packets of the stream can come. */
+	IBVCAP_UNKNOWN_NO_PACKETS = 1 << 10,
 };
 
 /* What a queue lost in an epoch until some moment: see struct ibvcap_ledger in layout.h. */

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each loss has one owner, and what is not known is not said: `ibvcap record`, info, recv and check agree on it."""
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+import testbed
+from ibvcap_tool import IBVCAP
+from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, recorded, send
+from testbed import wait_until
+
+
+def tool(*words):
+    """(exit status, standard output, standard error)."""
+    done = subprocess.run([str(word) for word in (IBVCAP, *words)], capture_output=True, text=True, check=False,
+                          timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def info(*paths):
+    code, out, err = tool("info", "--json", *paths)
+    return code, json.loads(out)[-1]
+
+
+# ---- no packet came --------------------------------------------------------------------------------------------------
+
+
+def test_that_no_packet_came_is_no_proof(daemon, wire, tmp):
+    """The stream may be set up for packets that never come: complete would say more than is known."""
+    sequence = {"offset": 0, "bytes": 4}
+    one = daemon([testbed.stream(wire, sequence=sequence)])
+    code, _, err = tool("record", "lidar", "--socket", one.socket_path, "-w", tmp / "a.pcapng", "-t", 3.5)
+    assert code == NOT_PROVEN and "Not proven: no packet came" in err, err
+    assert f"stream 'lidar': no packet in 3 s; see why: ibvcap why lidar --socket {one.socket_path}\n" in err
+    account, = accounts(tmp / "a.pcapng")
+    assert (account["verdict"], account["unknown"]) == ("not proven", ["no_packets"])
+    assert "Not proven: no packet came" in comments(tmp / "a.pcapng")
+    code, found = info(tmp / "a.pcapng")
+    assert code == NOT_PROVEN and found["verdict"].startswith("not proven: no packet came"), found
+    for command in ("recv", "check"):
+        code, out, _ = tool(command, "lidar", "--socket", one.socket_path, "-t", 0.3, "--json")
+        account = json.loads(out)["account"]
+        assert (account["verdict"], account["unknown"]) == ("not proven", ["no_packets"])
+        assert code == (NOT_PROVEN if command == "check" else 0)
+
+
+def test_a_quiet_file_behind_packets_is_complete(daemon, wire, record, tmp):
+    """Packets came before, so they would have come now."""
+    one = daemon([testbed.stream(wire)])
+    recorder = record(one, "-w", tmp / "a.pcapng")
+    send(wire, 10)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 10, 30, one.status)
+    recorder.process.send_signal(signal.SIGUSR1)
+    wait_until(lambda: len(recorded(tmp)) == 1, 30, "a file")
+    code, said, err = recorder.finish(signal.SIGTERM)
+    files = recorded(tmp)
+    assert code == 0 and said["verdict"] == "complete" and len(files) == 2, err
+    assert info(*files)[0] == 0
+
+
+# ---- losses while the disk is waited for -----------------------------------------------------------------------------
+
+
+def test_the_live_line_counts_what_is_lost_while_the_writer_stands(daemon, wire, tmp):
+    one = daemon([testbed.stream(wire, payload_size=1400, history_blocks=16, slots_per_block=64)])
+    with open(tmp / "said", "w", encoding="utf-8") as said:
+        recorder = subprocess.Popen([IBVCAP, "record", "lidar", "--socket", one.socket_path, "-p", "lossy", "-w", "-",
+                                     "--buffer", "4"], stdout=subprocess.PIPE, stderr=said)
+    try:
+        wait_until(lambda: len(one.status()["consumers"]) == 1, 30, "attached")
+        send(wire, 10000, size=1400)
+
+        def counted():
+            return [int(n) for n in re.findall(r"disk_wait (\d+)", (tmp / "said").read_text())]
+
+        def gone():
+            return one.status()["consumers"][0]["gone"]
+
+        wait_until(lambda: one.stream()["published"] == 10000 and gone() > 1000, 30, one.status)
+        wait_until(lambda: counted() and counted()[-1] > 0, 10, (tmp / "said").read_text)
+        assert gone() - 2 * 64 <= counted()[-1] <= gone(), (counted(), gone())
+    finally:
+        recorder.kill()
+        recorder.communicate()
