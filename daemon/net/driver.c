@@ -4,6 +4,7 @@
 #include "daemon/net/net.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <linux/net_tstamp.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -93,58 +94,111 @@ static int ethtool_count_names(const char *interface, uint32_t set, uint32_t *n)
 	return *n <= STATISTICS_MAX ? 0 : -E2BIG;
 }
 
-/* The index of a name among n, or -ENOTSUP. */
-static int ethtool_find_name(const char *interface, uint32_t set, const char *name, uint32_t n)
+/* The names of the set ETH_SS_…: names->len of them, at least one. To be freed. */
+static int ethtool_read_names(const char *interface, uint32_t set, struct ethtool_gstrings **names)
 {
-	struct ethtool_gstrings *names = calloc(1, sizeof(*names) + (size_t)(n + STATISTICS_SPARE) * ETH_GSTRING_LEN);
-	int found = -ENOTSUP;
-	int r;
+	struct ethtool_gstrings *read;
+	uint32_t n = 0;
+	int r = ethtool_count_names(interface, set, &n);
 
-	if (!names)
+	if (r < 0)
+		return r;
+	read = calloc(1, sizeof(*read) + (size_t)(n + STATISTICS_SPARE) * ETH_GSTRING_LEN);
+	if (!read)
 		return -ENOMEM;
-	names->cmd = ETHTOOL_GSTRINGS;
-	names->string_set = set;
-	names->len = n;
-	r = ethtool_ask(interface, names);
-	for (uint32_t i = 0; r == 0 && i < n && found < 0; i++)
-		if (strncmp((const char *)names->data + (size_t)i * ETH_GSTRING_LEN, name, ETH_GSTRING_LEN) == 0)
-			found = (int)i;
-	free(names);
-	return r < 0 ? r : found;
+	read->cmd = ETHTOOL_GSTRINGS;
+	read->string_set = set;
+	read->len = n;
+	r = ethtool_ask(interface, read);
+	if (r == 0 && read->len != n)
+		r = -EAGAIN;
+	if (r < 0)
+		free(read);
+	else
+		*names = read;
+	return r;
 }
 
-static int ethtool_read_statistic(const char *interface, uint32_t index, uint32_t n, uint64_t *value)
+static char *ethtool_name(struct ethtool_gstrings *names, uint32_t index)
 {
-	struct ethtool_stats *values = calloc(1, sizeof(*values) + (size_t)(n + STATISTICS_SPARE) * sizeof(uint64_t));
+	return (char *)names->data + (size_t)index * ETH_GSTRING_LEN;
+}
+
+/* fnmatch() of names that begin otherwise takes most of the time: mlx5 has some 1000. */
+static bool pattern_begins_as(const char *pattern, const char *name)
+{
+	while (*pattern && *pattern == *name) {
+		pattern++;
+		name++;
+	}
+	return *pattern == *name || strchr("*?[\\", *pattern);
+}
+
+static bool ethtool_name_matches(struct ethtool_gstrings *names, uint32_t index, const char *const patterns[])
+{
+	char name[ETH_GSTRING_LEN + 1] = ""; /* the longest names end without a 0 */
+
+	memcpy(name, ethtool_name(names, index), ETH_GSTRING_LEN);
+	for (; *patterns; patterns++)
+		if (pattern_begins_as(*patterns, name) && fnmatch(*patterns, name, 0) == 0)
+			return true;
+	return false;
+}
+
+/* Empties all other names; returns how many are left. */
+static uint32_t ethtool_keep_matches(struct ethtool_gstrings *names, const char *const patterns[])
+{
+	uint32_t n_kept = 0;
+
+	for (uint32_t i = 0; i < names->len; i++)
+		if (ethtool_name_matches(names, i, patterns))
+			n_kept++;
+		else
+			*ethtool_name(names, i) = '\0';
+	return n_kept;
+}
+
+/* Adds up the values of the names that are not empty. */
+static int ethtool_add_values(const char *interface, struct ethtool_gstrings *names, uint64_t *sum)
+{
+	struct ethtool_stats *values =
+		calloc(1, sizeof(*values) + (size_t)(names->len + STATISTICS_SPARE) * sizeof(uint64_t));
 	int r;
 
 	if (!values)
 		return -ENOMEM;
 	values->cmd = ETHTOOL_GSTATS;
-	values->n_stats = n;
+	values->n_stats = names->len;
 	r = ethtool_ask(interface, values);
-	/* The driver changed its statistics since their names were read, so the index may be wrong. */
-	if (r == 0 && values->n_stats != n)
+	/* The driver changed its statistics since their names were read, so these may be of others. */
+	if (r == 0 && values->n_stats != names->len)
 		r = -EAGAIN;
-	if (r == 0)
-		*value = values->data[index];
+	for (uint32_t i = 0; r == 0 && i < names->len; i++)
+		*sum += *ethtool_name(names, i) ? values->data[i] : 0;
 	free(values);
 	return r;
 }
 
-int net_statistic(const char *interface, const char *name, uint64_t *value)
+int net_sum_statistics(const char *interface, const char *const patterns[], uint64_t *sum)
 {
-	uint32_t n = 0;
-	int r = ethtool_count_names(interface, ETH_SS_STATS, &n);
+	struct ethtool_gstrings *names = NULL;
+	uint64_t added = 0;
+	int r = ethtool_read_names(interface, ETH_SS_STATS, &names);
 
+	if (r < 0)
+		return r;
+	r = ethtool_keep_matches(names, patterns) ? ethtool_add_values(interface, names, &added) : -ENOTSUP;
+	free(names);
 	if (r == 0)
-		r = ethtool_find_name(interface, ETH_SS_STATS, name, n);
-	return r < 0 ? r : ethtool_read_statistic(interface, (uint32_t)r, n, value);
+		*sum = added;
+	return r;
 }
 
 int net_port_discards(const char *interface, uint64_t *discards)
 {
-	return net_statistic(interface, "rx_discards_phy", discards);
+	static const char *const patterns[] = {"rx_discards_phy", NULL};
+
+	return net_sum_statistics(interface, patterns, discards);
 }
 
 static bool ethtool_feature_is_on(const char *interface, uint32_t index, uint32_t n)
@@ -164,10 +218,14 @@ static bool ethtool_feature_is_on(const char *interface, uint32_t index, uint32_
 
 bool net_has_feature(const char *interface, const char *name)
 {
-	uint32_t n = 0;
-	int index = ethtool_count_names(interface, ETH_SS_FEATURES, &n);
+	const char *const patterns[] = {name, NULL};
+	struct ethtool_gstrings *names = NULL;
+	bool is_on = false;
 
-	if (index == 0)
-		index = ethtool_find_name(interface, ETH_SS_FEATURES, name, n);
-	return index >= 0 && ethtool_feature_is_on(interface, (uint32_t)index, n);
+	if (ethtool_read_names(interface, ETH_SS_FEATURES, &names) < 0)
+		return false;
+	for (uint32_t i = 0; i < names->len && !is_on; i++)
+		is_on = ethtool_name_matches(names, i, patterns) && ethtool_feature_is_on(interface, i, names->len);
+	free(names);
+	return is_on;
 }

@@ -45,10 +45,10 @@ int net_find_address(const struct config_address *address, const char *interface
                      struct net_address_location *location);
 
 /**
- * One of the driver's statistics (ethtool -S) by name. -ENOTSUP: it has none of that name. Blocks until the driver
- * answers.
+ * Sum of the driver's statistics (ethtool -S) whose names match one of the patterns of fnmatch(3); NULL ends them.
+ * -ENOTSUP: it has none of these. Blocks until the driver answers.
  */
-int net_statistic(const char *interface, const char *name, uint64_t *value);
+int net_sum_statistics(const char *interface, const char *const patterns[], uint64_t *sum);
 
 /** Is the feature (ethtool -k) on? Blocks until the driver answers. */
 bool net_has_feature(const char *interface, const char *name);

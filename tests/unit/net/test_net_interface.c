@@ -84,16 +84,23 @@ Test(interface, a_list_of_many_is_cut_and_says_so)
 	cr_expect(strcmp(failure.text + strlen(failure.text) - strlen(", …"), ", …") == 0, "%s", failure.text);
 }
 
-Test(interface, a_statistic_is_found_by_its_name)
+Test(interface, statistics_are_found_by_patterns_of_their_names)
 {
-	uint64_t value = 0;
+	uint64_t peer = 0, sum = 7;
 
 	/* veth's own: the index of the other end. */
-	cr_assert(eq(int, net_statistic("test0", "peer_ifindex", &value), 0));
-	cr_expect(eq(u64, value, if_nametoindex("test1")));
+	cr_assert(eq(int, net_sum_statistics("test0", (const char *[]){"peer_ifindex", NULL}, &peer), 0));
+	cr_expect(eq(u64, peer, if_nametoindex("test1")));
 	/* Not the first of the list. */
-	cr_assert(eq(int, net_statistic("test0", "rx_queue_0_xdp_packets", &value), 0));
-	cr_expect(eq(u64, value, 0));
+	cr_assert(eq(int, net_sum_statistics("test0", (const char *[]){"rx_queue_*_drops", NULL}, &sum), 0));
+	cr_expect(eq(u64, sum, 0));
+	/* One that two patterns match counts once; one that none matches does not. */
+	cr_assert(eq(int, net_sum_statistics("test0", (const char *[]){"nonesuch", "peer_if*", "[op]eer*", NULL}, &sum),
+	             0));
+	cr_expect(eq(u64, sum, peer));
+	cr_expect(
+		eq(int, net_sum_statistics("test0", (const char *[]){"peer", "peer_ifindex_", NULL}, &sum), -ENOTSUP));
+	cr_expect(eq(u64, sum, peer));
 }
 
 Test(interface, a_driver_without_discards_says_so)
