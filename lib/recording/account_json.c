@@ -19,6 +19,7 @@ struct count {
 	const char *key;
 	size_t offset;
 	bool may_be_unknown; /* null, and UINT64_MAX */
+	bool may_be_absent;  /* and 0: of older files */
 };
 
 #define OFFSET(name) offsetof(struct recording_account, name)
@@ -46,6 +47,7 @@ static const struct count counts[] = {
 	TERM(skipped),
 	TERM(disk_wait),
 	TERM(lag),
+	{.key = "pieces", .offset = OFFSET(sum.pieces), .may_be_absent = true},
 	KNOWN(abandoned),
 	KNOWN(no_buffer),
 	KNOWN(no_buffer_least),
@@ -61,7 +63,8 @@ uint64_t recording_account_missing(const struct recording_account *account)
 {
 	const struct recording_sum *sum = &account->sum;
 
-	return sum->unwritten + sum->errored + sum->skipped + sum->disk_wait + account->rx.no_buffer_least;
+	return sum->unwritten + sum->errored + sum->skipped + sum->disk_wait + sum->pieces +
+	       account->rx.no_buffer_least;
 }
 
 /* The recorder knows the rows around a gap. The library knows only the batches around it. */
@@ -262,6 +265,8 @@ bool recording_account_from_json(const json_t *json, struct recording_account *a
 
 		if (counts[i].may_be_unknown && json_is_null(member))
 			value = UINT64_MAX;
+		else if (counts[i].may_be_absent && !member)
+			value = 0;
 		else if (!get_count(json, counts[i].key, INT64_MAX, &value))
 			return false;
 		memcpy((uint8_t *)account + counts[i].offset, &value, sizeof(value));

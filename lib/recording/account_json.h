@@ -39,6 +39,7 @@ struct recording_sum {
 	uint64_t skipped;     /* the ring reused their block before they were read: the recorder was too slow */
 	uint64_t disk_wait;   /* the ring reused their block before they were read: the disk was too slow */
 	uint64_t lag;         /* still in the ring when the recording ended */
+	uint64_t pieces;      /* of written: IP fragments, each a part of a datagram whose other parts may be lost */
 };
 
 struct recording_account {

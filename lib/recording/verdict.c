@@ -49,23 +49,37 @@ void verdict_find_unknown(struct verdict *verdict, uint32_t unknown)
 			verdict_find(verdict, FINDING_DOUBT, "%s", ibvcap_unknown_text(bit));
 }
 
+void verdict_find_pieces(struct verdict *verdict, uint64_t n)
+{
+	if (n)
+		verdict_find(verdict, FINDING_LOSS,
+		             "%" PRIu64
+		             " are only pieces of datagrams (IP fragments): set payload_size of the stream to the "
+		             "size of the whole datagrams, so that the daemon joins them, or set reassemble",
+		             n);
+}
+
 void verdict_find_accounts(struct verdict *verdict, const struct recording_account *accounts, unsigned n,
                            const char *filter)
 {
 	uint32_t unknown = recording_accounts_unknown(accounts, n);
-	uint64_t certain = 0, missing = 0, filtered = 0;
+	uint64_t certain = 0, missing = 0, pieces = 0, filtered = 0;
 
 	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
 	for (unsigned i = 0; i < n; i++) {
-		uint64_t of_account = recording_account_missing(&accounts[i]);
+		uint64_t of_account = recording_account_missing(&accounts[i]) - accounts[i].sum.pieces;
 
 		certain += of_account;
 		missing += of_account - accounts[i].rx.no_buffer_least + accounts[i].rx.no_buffer;
+		pieces += accounts[i].sum.pieces;
 		filtered += accounts[i].sum.filtered;
 	}
+	verdict_find_pieces(verdict, pieces);
 	if (certain)
 		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing%s%s", missing,
 		             unknown ? ", and maybe more" : "", filter ? "; maybe some of them match the filter" : "");
+	else if (pieces)
+		;
 	else if (unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS)
 		verdict_find(verdict, FINDING_DOUBT, "no packet is known to be missing, but maybe some are");
 	else if (unknown)

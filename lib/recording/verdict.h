@@ -45,6 +45,9 @@ __attribute__((format(printf, 3, 4))) void verdict_find(struct verdict *verdict,
 /** Take a doubt for each bit of enum ibvcap_unknown. */
 void verdict_find_unknown(struct verdict *verdict, uint32_t unknown);
 
+/** Take a loss of rows that have only a piece of their datagram. n may be 0: then none is taken. */
+void verdict_find_pieces(struct verdict *verdict, uint64_t n);
+
 /** Take what accounts say, of one file or of all files of a recording. filter: that the recorder had; NULL: none. */
 void verdict_find_accounts(struct verdict *verdict, const struct recording_account *accounts, unsigned n,
                            const char *filter);

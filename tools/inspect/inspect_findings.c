@@ -76,6 +76,8 @@ static bool adds_up(const struct inspect_source *source)
 {
 	const struct recording_account *account = &source->account;
 
+	if (account->sum.pieces > account->sum.written)
+		return false;
 	if (account->rx.restarts || source->begins_after_restart || !is_of_one_epoch(account))
 		return true;
 	return account->from.sequence <= account->until.sequence &&
@@ -366,18 +368,20 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
                    int end, const char *error)
 {
 	uint32_t unknown = unknown_of(sum);
-	uint64_t missing = 0, n_cut = 0, more_of_card, late;
+	uint64_t missing = 0, pieces = 0, n_cut = 0, more_of_card, late;
 
 	*verdict = (struct verdict){0};
 	find_damage(verdict, sum, end, error);
 	if (!end)
 		find_origin(verdict, sum);
-	for (uint32_t i = 0; i < sum->n_sources; i++)
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
 		missing += missing_of(&sum->sources[i]);
-	for (uint32_t i = 0; i < sum->n_sources; i++)
+		pieces += sum->sources[i].account.sum.pieces;
 		n_cut += sum->sources[i].n_cut;
-	if (missing)
-		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing", missing);
+	}
+	if (missing > pieces)
+		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing", missing - pieces);
+	verdict_find_pieces(verdict, pieces);
 	find_lost_numbers(verdict, numbers);
 	for (uint32_t i = 0; i < numbers->n_streams; i++)
 		find_unfollowed(verdict, &numbers->streams[i]);

@@ -43,6 +43,7 @@ struct recv_options {
 
 #define RECV_FLAGS          8 /* of enum ibvcap_packet_flag */
 #define RECV_FLAG_TRUNCATED 1 /* the bit of IBVCAP_PACKET_FLAG_TRUNCATED */
+#define RECV_FLAG_FRAGMENT  3 /* the bit of IBVCAP_PACKET_FLAG_FRAGMENT */
 #define RECV_FLAG_ERROR     5 /* the bit of IBVCAP_PACKET_FLAG_ERROR */
 
 /* Rows that were received, and their payload bytes. A gap is a run of skipped packets. */

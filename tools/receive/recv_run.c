@@ -189,7 +189,7 @@ static struct ibvcap_rx_account account_of(struct receiver *receiver)
 		usleep(SETTLE_STEP_MS * 1000);
 	ibvcap_rx_settle_moment(receiver->rx, &receiver->from);
 	ibvcap_rx_account_between(&receiver->from, &until, &account);
-	account.missing += receiver->totals.flagged[RECV_FLAG_ERROR];
+	account.missing += receiver->totals.flagged[RECV_FLAG_ERROR] + receiver->totals.flagged[RECV_FLAG_FRAGMENT];
 	return account;
 }
 
@@ -223,6 +223,7 @@ static struct verdict judge_received(const struct recv_summary *summary)
 		             "%" PRIu64 " packets were longer than their rows, which have only their beginning: raise "
 		             "payload_size of the stream",
 		             summary->totals->flagged[RECV_FLAG_TRUNCATED]);
+	verdict_find_pieces(&verdict, summary->totals->flagged[RECV_FLAG_FRAGMENT]);
 	if (account->missing)
 		verdict_take(&verdict, FINDING_LOSS);
 	if (account->no_buffer_least)

@@ -59,11 +59,12 @@ static uint32_t unknown_of_error(int error)
 	}
 }
 
-void source_end_parts(const struct source *source, uint64_t n_written, struct account_parts *parts)
+void source_end_parts(const struct source *source, struct row_counts written, struct account_parts *parts)
 {
 	parts->end = source->losses.sum;
-	parts->end.written = n_written;
-	parts->end.other_files = source->n_written - n_written;
+	parts->end.written = written.rows;
+	parts->end.pieces = written.pieces;
+	parts->end.other_files = source->n_written - written.rows;
 	parts->end.filtered = source->n_filtered;
 	parts->named_no_buffer = source->losses.no_buffer;
 	parts->unknown = unknown_of_error(source->end_error);
@@ -110,8 +111,9 @@ static void make_account(const struct account_parts *parts, const struct source 
 	                                      .rx = IBVCAP_INIT(struct ibvcap_rx_account)};
 	snprintf(account->stream, sizeof(account->stream), "%s", source->stream);
 	record_sum_subtract(&account->sum, &parts->start);
-	account->sum.written -= parts->unwritten;
-	account->sum.unwritten += parts->unwritten;
+	account->sum.written -= parts->unwritten.rows;
+	account->sum.unwritten += parts->unwritten.rows;
+	account->sum.pieces -= parts->unwritten.pieces;
 	if (ibvcap_rx_account_between(&parts->from, &parts->until, &account->rx) < 0)
 		account->rx.unknown = IBVCAP_UNKNOWN_UNSETTLED; /* nothing is known */
 	account->rx.unknown |= parts->unknown;
@@ -195,17 +197,19 @@ void record_sum_add(struct recording_sum *sum, const struct recording_sum *more)
 void record_print_sum(char *text, size_t bytes, const struct recording_account *account)
 {
 	const struct recording_sum *sum = &account->sum;
-	char others[96] = "";
+	char others[96] = "", pieces[48] = "";
 	int n = 0;
 
 	if (sum->other_files)
 		n = snprintf(others, sizeof(others), " + other_files %" PRIu64, sum->other_files);
 	if (sum->filtered)
 		snprintf(others + n, sizeof(others) - (size_t)n, " + filtered %" PRIu64, sum->filtered);
+	if (sum->pieces)
+		snprintf(pieces, sizeof(pieces), "; pieces %" PRIu64 " of written", sum->pieces);
 	snprintf(text, bytes,
 	         "published %" PRIu64 " = written %" PRIu64 "%s + unwritten %" PRIu64 " + errored %" PRIu64
 	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64 "; no_buffer %" PRIu64
-	         " before that; restarts %" PRIu64,
+	         " before that; restarts %" PRIu64 "%s",
 	         record_sum_published(sum), sum->written, others, sum->unwritten, sum->errored, sum->skipped,
-	         sum->disk_wait, sum->lag, account->rx.no_buffer, account->rx.restarts);
+	         sum->disk_wait, sum->lag, account->rx.no_buffer, account->rx.restarts, pieces);
 }

@@ -15,10 +15,10 @@ struct account_parts {
 	struct ibvcap_rx_moment until;
 	struct recording_sum start; /* since the recording began, as of each moment */
 	struct recording_sum end;
-	uint64_t named_no_buffer; /* losses of the card that are named until the end */
-	uint32_t unknown;         /* reasons that the moments do not have */
-	uint64_t unwritten;       /* rows that end counts as written, and that could not be written */
-	bool is_first;            /* from is the place where the source was attached, which may be in the past */
+	uint64_t named_no_buffer;    /* losses of the card that are named until the end */
+	uint32_t unknown;            /* reasons that the moments do not have */
+	struct row_counts unwritten; /* rows that end counts as written, and that could not be written */
+	bool is_first;               /* from is the place where the source was attached, which may be in the past */
 };
 
 /** Take the moment before the next row that is not recorded. */
@@ -33,8 +33,8 @@ bool source_settle_ends(struct source *source);
 /** Take the moment of the recording's end again, unless packets came since the moment was taken. */
 void source_end_later(struct source *source, const struct source_end *end);
 
-/** Fill in all of the end but the moment: for the recording, or a file, that has n_written packets of the source. */
-void source_end_parts(const struct source *source, uint64_t n_written, struct account_parts *parts);
+/** Fill in all of the end but the moment: for the recording, or a file, that has these rows of the source. */
+void source_end_parts(const struct source *source, struct row_counts written, struct account_parts *parts);
 
 /**
  * The accounts of sources from the first of a stream on: all but recording, file, flow and is_last. A loss of the card

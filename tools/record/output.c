@@ -30,7 +30,7 @@ static void end_parts(struct recorder *recorder, struct record_output *output, c
 			parts->until = source->until;
 		else
 			source_take_moment(source, &parts->until);
-		source_end_parts(source, output->sources[i].n_written, parts);
+		source_end_parts(source, output->sources[i].written, parts);
 		parts->end.lag = ends ? ends[number].lag : 0;
 		if (unnamed->text[0] && used < sizeof(file->note) - 1)
 			used += (size_t)snprintf(file->note + used, sizeof(file->note) - used, "%s%s: %s",
@@ -266,8 +266,9 @@ static size_t write_packet(const struct record_output *output, const struct pcap
 }
 
 void output_put(struct recorder *recorder, struct record_output *output, unsigned source,
-                const struct pcapng_packet *packet)
+                const struct pcapng_packet *packet, bool is_piece)
 {
+	const struct row_counts one = {.rows = 1, .pieces = is_piece};
 	struct output_source *shown = &output->sources[source - output->files.first_source];
 	struct pcapng_packet named = *packet;
 	char comment[LOSSES_COMMENT_BYTES];
@@ -304,9 +305,9 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 		piece->last_ns = packet->time_ns;
 	piece->last_sequence = packet->packet_id;
 	piece->n_packets++;
-	buffer->n_rows[named.interface]++;
+	row_counts_add(&buffer->n_rows[named.interface], &one);
 	losses_named(&shown->unnamed);
-	shown->n_written++;
+	row_counts_add(&shown->written, &one);
 }
 
 uint64_t output_rows_left(const struct record_options *options, const struct record_output *output)
@@ -322,7 +323,7 @@ uint64_t output_rows_left(const struct record_options *options, const struct rec
 }
 
 void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source,
-                     const struct ibvcap_rx_batch *rows, uint32_t n_good)
+                     const struct ibvcap_rx_batch *rows, struct row_counts good)
 {
 	struct output_source *shown = &output->sources[source - output->files.first_source];
 	size_t bytes = (size_t)rows->n * rows->stride;
@@ -336,14 +337,14 @@ void output_put_rows(struct recorder *recorder, struct record_output *output, un
 	buffer->used = bytes;
 	buffer->piece.rows = rows;
 	buffer->piece.losses = &shown->unnamed;
-	buffer->n_rows[source - output->files.first_source] = n_good;
+	buffer->n_rows[source - output->files.first_source] = good;
 	output->bytes += bytes;
 	output->n_packets += rows->n;
 	begin_ns = time_monotonic_ns();
 	output_flush(recorder, output);
 	note_waited(recorder, time_monotonic_ns() - begin_ns);
 	losses_named(&shown->unnamed);
-	shown->n_written += n_good;
+	row_counts_add(&shown->written, &good);
 }
 
 /* ---- the end ------------------------------------------------------------------------------------- */

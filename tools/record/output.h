@@ -16,7 +16,7 @@
  */
 struct output_source {
 	struct unnamed_losses unnamed;
-	uint64_t n_written; /* rows that were put into buffers */
+	struct row_counts written; /* that were put into buffers */
 };
 
 struct record_output {
@@ -52,14 +52,14 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 
 /** Put a packet of a source into the file, and end the file before that if it is full. */
 void output_put(struct recorder *recorder, struct record_output *output, unsigned source,
-                const struct pcapng_packet *packet);
+                const struct pcapng_packet *packet, bool is_piece);
 
 /**
- * Write rows of a source to the file, and end the file before that if it is full. raw_format. n_good: rows that are not
+ * Write rows of a source to the file, and end the file before that if it is full. raw_format. good: rows that are not
  * in error.
  */
 void output_put_rows(struct recorder *recorder, struct record_output *output, unsigned source,
-                     const struct ibvcap_rx_batch *rows, uint32_t n_good);
+                     const struct ibvcap_rx_batch *rows, struct row_counts good);
 
 /** For how many rows the file has room. If it has none: for how many the next one has. */
 uint64_t output_rows_left(const struct record_options *options, const struct record_output *output);

@@ -86,6 +86,7 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 		counted += count_no_buffer(source);
 		source_take_moment(source, &source->printed);
 		n_filtered += source->n_filtered;
+		all.pieces += source->n_pieces;
 	}
 	no_buffer = no_buffer > counted ? no_buffer : counted;
 	fprintf(stderr, "%6.1f s  %.0f packets/s  %.3f Gb/s", (double)(now_ns - recorder->start_ns) * 1e-9,
@@ -98,8 +99,10 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 		fprintf(stderr, "  filtered %" PRIu64, n_filtered);
 	fprintf(stderr, "  skipped %" PRIu64 "  disk_wait %" PRIu64 "  no_buffer %" PRIu64 "  errored %" PRIu64,
 	        all.skipped, all.disk_wait, no_buffer, all.errored);
+	if (all.pieces)
+		fprintf(stderr, "  pieces of datagrams %" PRIu64, all.pieces);
 	lost = all.skipped + all.disk_wait + no_buffer + all.errored;
-	terminal_print_lost(stderr, lost, lost + recorder->n_packets + n_filtered);
+	terminal_print_lost(stderr, lost + all.pieces, lost + recorder->n_packets + n_filtered);
 	fputc('\n', stderr);
 	recorder->printed_ns = now_ns;
 	recorder->printed_packets = recorder->n_packets;

@@ -17,6 +17,15 @@
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
+/* A fragment's row is not counted as truncated, too: a longer row would not have the datagram's other parts. */
+static void count_parts(struct source *source, const struct ibvcap_meta *meta)
+{
+	if (meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT)
+		source->n_pieces++;
+	else if (meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED)
+		source->n_truncated++;
+}
+
 static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 {
 	struct source *source = &recorder->sources[number];
@@ -42,9 +51,10 @@ static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 	packet.wire_bytes = frame.wire_bytes;
 	if (packet.time_ns == 0)
 		packet.time_ns = time_utc_ns();
-	output_put(recorder, output_of(recorder, number, meta->flow), number, &packet);
+	output_put(recorder, output_of(recorder, number, meta->flow), number, &packet,
+	           meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT);
 	source->n_written++;
-	source->n_truncated += (meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED) != 0;
+	count_parts(source, meta);
 	recorder->n_packets++;
 	recorder->n_bytes += frame.wire_bytes;
 }
@@ -65,17 +75,19 @@ static void record_batch(struct recorder *recorder, unsigned number)
 	struct record_output *output = SLIST_FIRST(&recorder->outputs);
 	struct source *source = &recorder->sources[number];
 	const struct ibvcap_rx_batch rows = rows_to_record(recorder, source);
+	uint64_t n_pieces = source->n_pieces;
 	uint32_t n_errored = 0, n_good;
 
 	for (uint32_t i = 0; i < rows.n; i++)
 		if (rows.meta[i].flags & IBVCAP_PACKET_FLAG_ERROR)
 			n_errored++;
-		else if (rows.meta[i].flags & IBVCAP_PACKET_FLAG_TRUNCATED)
-			source->n_truncated++;
+		else
+			count_parts(source, &rows.meta[i]);
 	n_good = rows.n - n_errored;
 	/* A file that ends ahead of these rows ends ahead of those of the batch that are left out, too. */
 	if (rows.n)
-		output_put_rows(recorder, output, number, &rows, n_good);
+		output_put_rows(recorder, output, number, &rows,
+		                (struct row_counts){.rows = n_good, .pieces = source->n_pieces - n_pieces});
 	source->losses.sum.errored += n_errored; /* the file has these rows, so it names no loss */
 	source->n_written += n_good;
 	source->n_filtered += source->batch.n - rows.n;
@@ -202,7 +214,7 @@ static void settle_sources(struct recorder *recorder)
 }
 
 /* The accounts cover all files together. unwritten has a number for each source. */
-static void make_accounts(struct recorder *recorder, const struct source_end *ends, const uint64_t *unwritten)
+static void make_accounts(struct recorder *recorder, const struct source_end *ends, const struct row_counts *unwritten)
 {
 	static struct account_parts parts[RECORD_SOURCES_MAX];
 
@@ -211,7 +223,7 @@ static void make_accounts(struct recorder *recorder, const struct source_end *en
 
 		parts[i] = (struct account_parts){
 			.from = source->from, .until = source->until, .unwritten = unwritten[i], .is_first = true};
-		source_end_parts(source, source->n_written, &parts[i]);
+		source_end_parts(source, (struct row_counts){source->n_written, source->n_pieces}, &parts[i]);
 		parts[i].end.lag = ends[i].lag;
 	}
 	account_of_sources(parts, recorder->sources, recorder->n_sources, recorder->accounts);
@@ -246,7 +258,7 @@ static uint64_t unnamed_no_buffer(const struct recorder *recorder, unsigned firs
 
 void recorder_finish(struct recorder *recorder)
 {
-	static const uint64_t not_known_yet[RECORD_SOURCES_MAX];
+	static const struct row_counts not_known_yet[RECORD_SOURCES_MAX];
 	struct source_end ends[RECORD_SOURCES_MAX] = {0};
 	struct record_output *output;
 

@@ -10,6 +10,18 @@
 
 #define SOURCE_NAME_BYTES (IBVCAP_STREAM_NAME_MAX + 16)
 
+/* Rows, and how many of them are IP fragments. */
+struct row_counts {
+	uint64_t rows;
+	uint64_t pieces;
+};
+
+static inline void row_counts_add(struct row_counts *sum, const struct row_counts *more)
+{
+	sum->rows += more->rows;
+	sum->pieces += more->pieces;
+}
+
 struct source {
 	struct ibvcap_rx *rx;
 	uint32_t queue;
@@ -31,6 +43,7 @@ struct source {
 	struct losses losses;
 	struct ibvcap_rx_losses card; /* in the first source of a stream: the losses of all of its queues */
 	uint64_t n_written;           /* rows that were put into buffers */
+	uint64_t n_pieces;            /* of n_written: IP fragments */
 	uint64_t n_filtered;          /* that the filter left out */
 	uint64_t n_truncated;         /* of n_written: longer than their row */
 	/* The rows that were acquired and not written yet. */

@@ -125,7 +125,7 @@ static void end_file(struct writer *writer, struct writer_file *file)
 			output->held->sources[i].end = file->sources[i].end;
 			output->held->sources[i].named_no_buffer = file->sources[i].named_no_buffer;
 			output->held->sources[i].unknown |= file->sources[i].unknown;
-			output->held->sources[i].unwritten += file->sources[i].unwritten;
+			row_counts_add(&output->held->sources[i].unwritten, &file->sources[i].unwritten);
 		}
 		output->held->is_last = file->is_last;
 		if (file->note[0])
@@ -166,8 +166,8 @@ static void write_buffer(struct writer *writer, struct writer_buffer *buffer, bo
 			atomic_fetch_add(&writer->bytes, buffer->used);
 	}
 	for (unsigned i = 0; atomic_load(&writer->error) && i < file->output->n_sources; i++) {
-		writer->unwritten[first_source + i] += buffer->n_rows[i];
-		file->sources[i].unwritten += buffer->n_rows[i];
+		row_counts_add(&writer->unwritten[first_source + i], &buffer->n_rows[i]);
+		row_counts_add(&file->sources[i].unwritten, &buffer->n_rows[i]);
 	}
 }
 

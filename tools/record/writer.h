@@ -26,7 +26,7 @@ struct writer_buffer {
 	bool begins_file;
 	uint64_t filled_ns; /* CLOCK_MONOTONIC of its first packet */
 	struct record_piece piece;
-	uint64_t *n_rows; /* by source of the file */
+	struct row_counts *n_rows; /* by source of the file */
 };
 STAILQ_HEAD(writer_buffers, writer_buffer);
 
@@ -82,7 +82,7 @@ struct writer {
 	_Atomic int error;     /* errno of the first write that failed; 0. Later buffers are counted as unwritten */
 	_Atomic uint64_t bytes;
 	_Atomic uint32_t n_files;
-	uint64_t *unwritten;                /* by source, of the whole recording; for the reader after writer_stop() */
+	struct row_counts *unwritten;       /* by source, of the whole recording; for the reader after writer_stop() */
 	struct recording_account *accounts; /* accounts of the file that ends */
 	uint8_t *scratch;
 };

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import frames
 import testbed
 from ibvcap_tool import IBVCAP
 from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, recorded, send
@@ -86,3 +87,45 @@ def test_the_live_line_counts_what_is_lost_while_the_writer_stands(daemon, wire,
     finally:
         recorder.kill()
         recorder.communicate()
+
+
+# ---- pieces of datagrams ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--raw"]], ids=["pcapng", "raw"])
+def test_rows_that_hold_pieces_of_datagrams_are_losses(daemon, wire, record, tmp, options):
+    """Without reassembly the first fragment of each datagram is a row, and the others go to the kernel."""
+    one = daemon([testbed.stream(wire, payload_size=1472, reassemble="off")])
+    recorder = record(one, "-w", tmp / "a", *options)
+    receiver = subprocess.Popen([IBVCAP, "recv", "lidar", "--socket", one.socket_path, "--json"],
+                                stdout=subprocess.PIPE, text=True)
+    wait_until(lambda: len(one.status()["consumers"]) == 2, 30, one.status)
+    for number in range(20):
+        wire.send(*frames.fragments(bytes(25000), wire.address, 7502, wire.mac_bytes(), 1500, wire.tx_address,
+                                    identification=number))
+    send(wire, 5)
+    wait_until(lambda: all(each["delivered"] == 25 for each in one.status()["consumers"]), 30, one.status)
+    code, said, err = recorder.finish(signal.SIGTERM)
+    source, = said["sources"]
+    assert (code, said["verdict"], source["written"], source["pieces"]) == (NOT_COMPLETE, "incomplete", 25, 20), err
+    receiver.send_signal(signal.SIGTERM)
+    account = json.loads(receiver.communicate(timeout=30)[0])["account"]
+    assert account["verdict"] == "incomplete"
+    if options:
+        account = json.loads((tmp / "a.json").read_text())["account"]
+    else:
+        account, = accounts(tmp / "a")
+        sentence = "20 are only pieces of datagrams (IP fragments): set payload_size"
+        assert f"Incomplete: {sentence}" in comments(tmp / "a")
+        code, found = info(tmp / "a")
+        assert code == NOT_COMPLETE and found["verdict"].startswith(f"incomplete: {sentence}"), found
+    assert (account["verdict"], account["pieces"]) == ("incomplete", 20)
+
+
+def test_rows_that_are_cut_to_payload_size_are_no_pieces(daemon, wire, record, tmp):
+    one = daemon([testbed.stream(wire, payload_size=128)])
+    recorder = record(one, "-w", tmp / "a.pcapng")
+    send(wire, 5, size=1000)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 5, 30, one.status)
+    code, said, err = recorder.finish(signal.SIGTERM)
+    assert (code, said["verdict"], said["sources"][0]["pieces"]) == (0, "complete", 0), err

@@ -162,3 +162,18 @@ def test_the_configuration_that_it_prints_is_one_for_the_service(net, wire, try_
     (tmp / "try.conf").write_text(process.communicate(timeout=30)[0])
     dumped = testbed.run(testbed.BUILD / "daemon/ibvcapd", "--config", tmp / "try.conf", "--dump-config").stdout
     assert f'interface = "{wire.interface}"' in dumped and "port = 7503" in dumped and "65534" not in dumped
+
+
+def test_the_configuration_that_it_prints_joins_fragments_if_some_come(net, wire, try_on):
+    """Its comment says that the daemon joins them only where the rows are long enough for that."""
+    set_mtu(net, wire, 1500)
+    said = try_on("--print", wire.interface, "7502").communicate(timeout=30)[0]
+    assert "payload_size = 1472;" in said and "Otherwise rows get pieces only" in said, said
+    sent = sum((frames.fragments(bytes(25000), wire.address, 7502, wire.mac_bytes(), 1500, wire.tx_address,
+                                 identification=number) for number in range(10)), [])
+    process = try_on("--print", wire.interface, "7502")
+    while process.poll() is None:
+        wire.send(*sent)
+        time.sleep(0.05)
+    said = process.communicate(timeout=30)[0]
+    assert "payload_size = 65507;" in said and "the daemon joins them" in said, said

@@ -49,9 +49,9 @@ static void lose(unsigned i, uint64_t n)
 Test(record_account, an_account_is_the_difference_of_two_sums)
 {
 	make_source(0, 0, 1, "s");
-	parts[0].start = (struct recording_sum){1, 2, 9, 3, 4, 5, 6, 7};
-	parts[0].end = (struct recording_sum){11, 22, 99, 33, 44, 55, 66, 77};
-	parts[0].unwritten = 3;
+	parts[0].start = (struct recording_sum){1, 2, 9, 3, 4, 5, 6, 7, 1};
+	parts[0].end = (struct recording_sum){11, 22, 99, 33, 44, 55, 66, 77, 3};
+	parts[0].unwritten = (struct row_counts){3, 1};
 	account_of_sources(parts, sources, 1, accounts);
 	cr_expect_eq(accounts[0].sum.written, 7);
 	cr_expect_eq(accounts[0].sum.other_files, 20);
@@ -61,6 +61,7 @@ Test(record_account, an_account_is_the_difference_of_two_sums)
 	cr_expect_eq(accounts[0].sum.skipped, 50);
 	cr_expect_eq(accounts[0].sum.disk_wait, 60);
 	cr_expect_eq(accounts[0].sum.lag, 70);
+	cr_expect_eq(accounts[0].sum.pieces, 1, "of those that could be written");
 	cr_expect(accounts[0].from.utc_ns == 1000 && accounts[0].from.epoch == 7 && accounts[0].from.sequence == 100);
 	cr_expect(accounts[0].until.utc_ns == 2000 && accounts[0].until.sequence == 200);
 	cr_expect_eq(accounts[0].flow, RECORDING_ACCOUNT_NO_FLOW);

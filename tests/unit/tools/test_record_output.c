@@ -76,7 +76,7 @@ static void put_packet(void)
 {
 	struct pcapng_packet packet = {.time_ns = time_utc_ns(), .packet_id = source->n_written};
 
-	output_put(&recorder, output(), 0, &packet);
+	output_put(&recorder, output(), 0, &packet, false);
 	source->n_written++;
 }
 
@@ -194,7 +194,7 @@ Test(record_output, after_a_failure_the_last_open_file_tells_of_those_that_were_
 	cr_expect_eq(account.sum.written, 1);
 	cr_expect_eq(account.sum.unwritten, 3);
 	cr_expect(account.is_last);
-	cr_expect_eq(recorder.writer.unwritten[0], 3);
+	cr_expect_eq(recorder.writer.unwritten[0].rows, 3);
 }
 
 Test(record_output, a_stream_that_is_gone_or_has_other_queues_is_not_proven, .timeout = 30)

@@ -307,7 +307,7 @@ static uint32_t unknown_after(int error)
 	struct account_parts parts = {0};
 
 	sources[0].end_error = error;
-	source_end_parts(&sources[0], 0, &parts);
+	source_end_parts(&sources[0], (struct row_counts){0}, &parts);
 	return parts.unknown;
 }
 
