@@ -69,6 +69,7 @@ struct backend_use {
 	uint64_t given;
 	uint64_t held;       /* frames that wait in the queue for others: they will have an event, or be lost */
 	uint64_t joined;     /* frames that need no event and are no loss, as a part of a datagram that has one */
+	uint64_t ambiguous;  /* frames without an event, of which it cannot be told whether a packet is lost */
 	uint64_t decided_ns; /* if any are held, they came after this CLOCK_MONOTONIC time; else undefined */
 };
 

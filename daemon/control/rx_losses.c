@@ -20,7 +20,8 @@ static uint64_t rx_losses_accounted(const struct rx_losses *losses)
 	for (uint32_t i = 0; i < losses->sum.n_queues; i++)
 		n += counter_get(&losses->rings[i]->counters[IBVCAP_RX_COUNTER_PUBLISHED]) +
 		     counter_get(&losses->rings[i]->counters[IBVCAP_RX_COUNTER_ERRORED]) +
-		     counter_get(&losses->rings[i]->counters[IBVCAP_RX_COUNTER_JOINED]);
+		     counter_get(&losses->rings[i]->counters[IBVCAP_RX_COUNTER_JOINED]) +
+		     counter_get(&losses->rings[i]->counters[IBVCAP_RX_COUNTER_AMBIGUOUS]);
 	for (uint32_t i = 0; i < losses->sum.n_queues; i++)
 		split += losses->split[i] ? counter_get(losses->split[i]) : 0;
 	return n > split ? n - split : 0;
@@ -37,6 +38,8 @@ static void rx_losses_write(struct rx_losses *losses, enum losses_change change)
 		of_queue.head = entry->queues[i].head;
 		of_queue.before.marks = entry->queues[i].marks_before;
 		of_queue.after.marks = entry->queues[i].marks_after;
+		of_queue.before.ambiguous = entry->queues[i].ambiguous_before;
+		of_queue.after.ambiguous = entry->queues[i].ambiguous_after;
 		if (change == LOSSES_RENEWED)
 			ledger_renew(ledger, &of_queue);
 		else

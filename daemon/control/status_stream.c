@@ -26,6 +26,7 @@ struct stream_terms {
 	uint64_t published[IBVCAP_QUEUES_MAX];
 	uint64_t errored[IBVCAP_QUEUES_MAX];
 	uint64_t joined[IBVCAP_QUEUES_MAX];
+	uint64_t ambiguous[IBVCAP_QUEUES_MAX];
 	uint64_t no_buffer;
 	uint64_t matched;
 	uint64_t in_flight;
@@ -47,7 +48,8 @@ static struct stream_terms read_terms(const struct control_stream *stream)
 		terms.published[i] = counter_get(&counters[IBVCAP_RX_COUNTER_PUBLISHED]);
 		terms.errored[i] = counter_get(&counters[IBVCAP_RX_COUNTER_ERRORED]);
 		terms.joined[i] = counter_get(&counters[IBVCAP_RX_COUNTER_JOINED]);
-		accounted += terms.published[i] + terms.errored[i] + terms.joined[i];
+		terms.ambiguous[i] = counter_get(&counters[IBVCAP_RX_COUNTER_AMBIGUOUS]);
+		accounted += terms.published[i] + terms.errored[i] + terms.joined[i] + terms.ambiguous[i];
 	}
 	terms.no_buffer = counter_get(&losses->no_buffer);
 	accounted += terms.no_buffer;
@@ -70,6 +72,7 @@ static void count_queue(const struct rx_endpoint *endpoint, const struct stream_
 	counters[IBVCAP_RX_COUNTER_PUBLISHED] = terms->published[index];
 	counters[IBVCAP_RX_COUNTER_ERRORED] = terms->errored[index];
 	counters[IBVCAP_RX_COUNTER_JOINED] = terms->joined[index];
+	counters[IBVCAP_RX_COUNTER_AMBIGUOUS] = terms->ambiguous[index];
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER] = terms->no_buffer;
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] =
 		u64_min(endpoint->stream->losses->sum.no_buffer_lossless, terms->no_buffer);

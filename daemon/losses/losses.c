@@ -53,6 +53,7 @@ static struct ledger_losses losses_now(const struct losses_queue *queue, const s
 		.marks = counts->marks,
 		.no_buffer = atomic_load_explicit(queue->no_buffer, memory_order_relaxed),
 		.outages = counts->outages,
+		.ambiguous = counts->ambiguous,
 	};
 }
 
@@ -300,6 +301,8 @@ static bool losses_make_entry(const struct losses *losses, const struct losses_n
 		entry->queues[i].head = settled->head;
 		entry->queues[i].marks_before = settled->before.marks;
 		entry->queues[i].marks_after = settled->after.marks;
+		entry->queues[i].ambiguous_before = settled->before.ambiguous;
+		entry->queues[i].ambiguous_after = settled->after.ambiguous;
 	}
 	all->after.no_buffer = least;
 	all->no_buffer_most = losses_most(losses, terms, least);

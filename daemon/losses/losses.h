@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a stream has lost: matched = published + no_buffer + errored + joined + in flight, over all of its queues. This
- * is a state machine over counts and times alone: it knows no device, no ring and no thread.
+ * What a stream has lost: matched = published + no_buffer + errored + joined + ambiguous + in flight, over all of its
+ * queues. This is a state machine over counts and times alone: it knows no device, no ring and no thread.
  *
  * The control thread reads the flow counters some times a second, and mails the reading to each worker. A worker notes
  * what its queue has accounted for (losses_queue_…). The control thread adds the notes up (losses_…): it finds the
@@ -30,13 +30,14 @@ struct losses_reading {
 /* A worker's counts of its queue at the time of a call. */
 struct losses_counts {
 	uint64_t now_ns;    /* CLOCK_MONOTONIC */
-	uint64_t accounted; /* packets that have a row, had an error, or need no row */
+	uint64_t accounted; /* packets that have a row, had an error, need no row, or are ambiguous */
 	uint64_t held;      /* fragments of datagrams that lack a part */
 	uint64_t split;     /* rows beyond the first of packets that the flow counters have once */
 	uint64_t head;      /* of the ring */
 	uint64_t taken;     /* slots that were got back from the device, of all time */
 	uint64_t posted;    /* slots that it was given, of all time */
 	uint64_t marks;     /* times or packets: grows whenever the queue may have lost one */
+	uint64_t ambiguous; /* in accounted and in marks: fragments of which nobody can tell whether one is lost */
 	uint64_t n_maybe;   /* 1: it may have lost one since the last poll that took all packets; not in marks yet */
 	/* All packets that were polled before that time have a row, need none, or are lost; UINT64_MAX: all packets. */
 	uint64_t decided_ns;
@@ -107,11 +108,13 @@ struct losses_queue {
 
 /* An entry of the ledger, for all queues. */
 struct losses_entry {
-	struct ledger_entry of_stream; /* without number, head and marks */
+	struct ledger_entry of_stream; /* without number, head, marks and ambiguous */
 	struct {
 		uint64_t head;
 		uint64_t marks_before;
 		uint64_t marks_after;
+		uint64_t ambiguous_before;
+		uint64_t ambiguous_after;
 	} queues[LOSSES_QUEUES_MAX];
 };
 
@@ -180,8 +183,8 @@ void losses_init(struct losses *losses, uint32_t n_queues, uint32_t slots, bool 
 enum losses_change losses_update(struct losses *losses);
 
 /**
- * Packets as the flow counters count them, that have a row, had an error, or need no row: accounted. Are all packets of
- * a reading accounted for, or lost?
+ * Packets as the flow counters count them, that have a row, had an error, need no row, or are ambiguous: accounted. Are
+ * all packets of a reading accounted for, or lost?
  */
 bool losses_are_settled(const struct losses *losses, uint64_t matched, uint64_t accounted);
 

@@ -30,20 +30,16 @@ struct datagram_key {
 	uint16_t ip_version;
 };
 
-enum datagram_state {
-	DATAGRAM_HELD,
-	DATAGRAM_WHOLE,   /* remembered */
-	DATAGRAM_REFUSED, /* likewise: its other fragments are refused, too */
-	DATAGRAM_FOREIGN, /* likewise: it is for a port that the stream has no flow for */
-};
-
 struct datagram {
 	TAILQ_ENTRY(datagram) by_age; /* in held or remembered */
 	TAILQ_ENTRY(datagram) of_source;
 	LIST_ENTRY(datagram) of_key;
 	struct datagram_key key;
-	enum datagram_state state;
-	uint64_t came_ns; /* its first fragment did after that */
+	bool is_held;       /* else it was whole and is remembered: its bytes are compared with those of the next one */
+	bool is_foreign;    /* its first fragment has come, for a port that the stream has no flow for */
+	bool is_equal;      /* to the one before it, as far as it has come */
+	uint32_t n_compare; /* bytes of the one before it, which the buffer has; 0: none is remembered */
+	uint64_t came_ns;   /* its first fragment did after that */
 	uint64_t until_ns;
 	uint32_t n_fragments;
 	uint32_t n_bytes;      /* that have come */
@@ -178,9 +174,8 @@ static struct datagram *datagrams_find(struct datagrams *d, const struct datagra
 	return NULL;
 }
 
-/* It is not held any more; `state` says what its later fragments are. */
-static void datagram_remember(struct datagrams *d, struct datagram *datagram, enum datagram_state state,
-                              uint64_t now_ns)
+/* It is not held any more: the next fragment with its identification begins another one, as in Linux. */
+static void datagram_remember(struct datagrams *d, struct datagram *datagram, uint64_t now_ns)
 {
 	struct datagram_source *source = source_of(d, &datagram->key);
 
@@ -188,7 +183,7 @@ static void datagram_remember(struct datagrams *d, struct datagram *datagram, en
 	TAILQ_REMOVE(&source->list, datagram, of_source);
 	source->n--;
 	d->counts.held -= datagram->n_fragments;
-	datagram->state = state;
+	datagram->is_held = false;
 	datagram->until_ns = now_ns + DATAGRAM_TIMEOUT_NS;
 	TAILQ_INSERT_TAIL(&d->remembered, datagram, by_age);
 }
@@ -200,20 +195,26 @@ static void datagram_forget(struct datagrams *d, struct datagram *datagram)
 	TAILQ_INSERT_HEAD(&d->unused, datagram, by_age);
 }
 
-/* A part of it lacks. A later fragment begins it anew. */
-static void datagram_give_up(struct datagrams *d, struct datagram *datagram)
+static void datagram_drop(struct datagrams *d, struct datagram *datagram)
 {
-	d->counts.missing += datagram->n_fragments;
-	d->counts.incomplete++;
-	d->counts.incomplete_bytes += datagram->n_bytes;
-	datagram_remember(d, datagram, DATAGRAM_REFUSED, 0);
+	datagram_remember(d, datagram, 0);
 	datagram_forget(d, datagram);
 }
 
-static void datagram_refuse(struct datagrams *d, struct datagram *datagram, uint64_t now_ns)
+/*
+ * A part of it lacks. If it is equal to the one before it, the network may have repeated fragments of that one. If its
+ * first fragment is for another port, the others may be of two datagrams with one identification.
+ */
+static void datagram_give_up(struct datagrams *d, struct datagram *datagram)
 {
-	d->counts.refused += datagram->n_fragments;
-	datagram_remember(d, datagram, DATAGRAM_REFUSED, now_ns);
+	if (datagram->is_equal || datagram->is_foreign) {
+		d->counts.ambiguous += datagram->n_fragments;
+	} else {
+		d->counts.missing += datagram->n_fragments;
+		d->counts.incomplete++;
+		d->counts.incomplete_bytes += datagram->n_bytes;
+	}
+	datagram_drop(d, datagram);
 }
 
 /* Remembered ones go first: they cost no data. */
@@ -230,16 +231,26 @@ static struct datagram *datagram_take_unused(struct datagrams *d)
 	return datagram;
 }
 
-static struct datagram *datagram_begin(struct datagrams *d, const struct datagram_key *key, uint64_t now_ns)
+/* remembered: the one before it with its identification, whose place it takes; or NULL. */
+static struct datagram *datagram_begin(struct datagrams *d, const struct datagram_key *key, struct datagram *remembered,
+                                       uint64_t now_ns)
 {
 	struct datagram_source *source = source_of(d, key);
-	struct datagram *datagram;
+	struct datagram *datagram = remembered;
 
 	if (source->n == DATAGRAMS_PER_SOURCE)
 		datagram_give_up(d, TAILQ_FIRST(&source->list));
-	datagram = datagram_take_unused(d);
-	datagram->key = *key;
-	datagram->state = DATAGRAM_HELD;
+	if (remembered) {
+		TAILQ_REMOVE(&d->remembered, remembered, by_age);
+	} else {
+		datagram = datagram_take_unused(d);
+		datagram->key = *key;
+		LIST_INSERT_HEAD(chain_of(d, key), datagram, of_key);
+	}
+	datagram->is_held = true;
+	datagram->is_foreign = false;
+	datagram->is_equal = remembered != NULL;
+	datagram->n_compare = remembered ? remembered->end : 0;
 	datagram->came_ns = d->came_ns;
 	datagram->until_ns = now_ns + DATAGRAM_TIMEOUT_NS;
 	datagram->n_fragments = datagram->n_bytes = datagram->end = datagram->highest = datagram->header_bytes = 0;
@@ -247,7 +258,6 @@ static struct datagram *datagram_begin(struct datagrams *d, const struct datagra
 	TAILQ_INSERT_TAIL(&d->held, datagram, by_age);
 	TAILQ_INSERT_TAIL(&source->list, datagram, of_source);
 	source->n++;
-	LIST_INSERT_HEAD(chain_of(d, key), datagram, of_key);
 	return datagram;
 }
 
@@ -348,33 +358,35 @@ static uint32_t kept_bytes(const struct datagrams *d, const struct piece *piece)
 	return piece->n_bytes < room ? piece->n_bytes : room;
 }
 
-/* All of it came before, with the same bytes. Of bytes that are not kept, the place counts. */
-static bool is_repeat(const struct datagrams *d, struct datagram *datagram, const struct piece *piece)
+/* The bytes that came there last. Those that are not kept count as equal. */
+static bool has_bytes_of(const struct datagrams *d, const struct datagram *datagram, const struct piece *piece)
 {
-	uint32_t piece_end = piece->offset + piece->n_bytes;
-
-	return count_units(datagram, piece, false) == units_of(piece) && piece_end <= datagram->highest &&
-	       piece->is_last == (piece_end == datagram->end) &&
-	       memcmp(datagram->buffer + HEADER_ROOM + piece->offset, piece->bytes, kept_bytes(d, piece)) == 0;
+	return memcmp(datagram->buffer + HEADER_ROOM + piece->offset, piece->bytes, kept_bytes(d, piece)) == 0;
 }
 
-static bool contradicts(struct datagram *datagram, const struct piece *piece)
+static bool has_other_end(const struct datagram *datagram, const struct piece *piece)
 {
 	uint32_t piece_end = piece->offset + piece->n_bytes;
 
-	return count_units(datagram, piece, false) != 0 || (datagram->end && piece_end > datagram->end) ||
-	       (piece->is_last && (datagram->end || piece_end < datagram->highest));
+	return (datagram->end && piece_end > datagram->end) || (piece->is_last && piece_end < datagram->highest);
+}
+
+static bool is_of_one_before(const struct datagrams *d, const struct datagram *datagram, const struct piece *piece)
+{
+	uint32_t piece_end = piece->offset + piece->n_bytes;
+
+	return piece_end <= datagram->n_compare && piece->is_last == (piece_end == datagram->n_compare) &&
+	       has_bytes_of(d, datagram, piece);
 }
 
 static void datagram_keep(const struct datagrams *d, struct datagram *datagram, const struct piece *piece)
 {
+	datagram->is_equal = datagram->is_equal && is_of_one_before(d, datagram, piece);
 	memcpy(datagram->buffer + HEADER_ROOM + piece->offset, piece->bytes, kept_bytes(d, piece));
 	count_units(datagram, piece, true);
 	datagram->n_bytes += piece->n_bytes;
 	if (piece->offset + piece->n_bytes > datagram->highest)
 		datagram->highest = piece->offset + piece->n_bytes;
-	if (piece->is_last)
-		datagram->end = datagram->highest;
 }
 
 /* The headers as they are without fragments, but for the lengths, which are not known yet. */
@@ -447,47 +459,39 @@ static void datagram_show(const struct datagrams *d, const struct datagram *data
 	};
 }
 
-/* A datagram that is remembered: is the fragment one more of it, which has no row? */
-static bool belongs_to_remembered(struct datagrams *d, struct datagram *datagram, const struct piece *piece)
+/* As Linux does: a fragment that has come before is dropped, and one that overlaps others takes its datagram along. */
+static bool datagram_accepts(struct datagrams *d, struct datagram *datagram, const struct piece *piece)
 {
-	if (datagram->state == DATAGRAM_WHOLE && is_repeat(d, datagram, piece)) {
-		d->counts.joined++;
-		return true;
-	}
-	/* A sender that gives all its datagrams one identification begins the next one with its first fragment. */
-	if (datagram->state == DATAGRAM_WHOLE || piece->offset == 0)
+	uint32_t n_before = count_units(datagram, piece, false);
+
+	if (has_other_end(datagram, piece) || (n_before && n_before < units_of(piece))) {
+		d->counts.refused += datagram->n_fragments + 1;
+		datagram_drop(d, datagram);
 		return false;
-	if (datagram->state == DATAGRAM_FOREIGN)
-		d->counts.joined++;
+	}
+	if (piece->is_last)
+		datagram->end = piece->offset + piece->n_bytes;
+	if (!n_before)
+		return true;
+	if (has_bytes_of(d, datagram, piece))
+		d->counts.ambiguous++; /* a repeat, or of another datagram with equal bytes */
 	else
 		d->counts.refused++;
-	return true;
+	return false;
 }
 
-/* The datagram that the fragment is to be added to; NULL: the fragment is counted, and that is all. */
-static struct datagram *datagram_for(struct datagrams *d, const struct datagram_key *key, const struct piece *piece,
-                                     uint64_t now_ns)
+/* False: it is for another port. Then a wrong checksum says that it may be made of two datagrams. */
+static bool datagram_end(struct datagrams *d, struct datagram *datagram, uint64_t now_ns, struct datagram_frame *whole)
 {
-	struct datagram *datagram = datagrams_find(d, key);
-
-	if (datagram && datagram->state != DATAGRAM_HELD) {
-		if (belongs_to_remembered(d, datagram, piece))
-			return NULL;
-		datagram_forget(d, datagram);
-		datagram = NULL;
+	datagram_remember(d, datagram, now_ns);
+	datagram_show(d, datagram, whole);
+	if (datagram->is_foreign) {
+		*(whole->is_checksum_bad ? &d->counts.ambiguous : &d->counts.joined) += datagram->n_fragments;
+		return false;
 	}
-	if (!datagram)
-		return datagram_begin(d, key, now_ns);
-	if (is_repeat(d, datagram, piece)) {
-		d->counts.joined++;
-		return NULL;
-	}
-	if (contradicts(datagram, piece)) {
-		datagram_refuse(d, datagram, now_ns);
-		d->counts.refused++;
-		return NULL;
-	}
-	return datagram;
+	d->counts.joined += datagram->n_fragments - 1;
+	d->counts.whole++;
+	return true;
 }
 
 bool datagrams_add(struct datagrams *d, const uint8_t *bytes, uint32_t n_bytes, const struct frame *frame, uint32_t tag,
@@ -501,8 +505,10 @@ bool datagrams_add(struct datagrams *d, const uint8_t *bytes, uint32_t n_bytes, 
 		d->counts.refused++;
 		return false;
 	}
-	datagram = datagram_for(d, &key, &piece, now_ns);
-	if (!datagram)
+	datagram = datagrams_find(d, &key);
+	if (!datagram || !datagram->is_held)
+		datagram = datagram_begin(d, &key, datagram, now_ns);
+	if (!datagram_accepts(d, datagram, &piece))
 		return false;
 	datagram_keep(d, datagram, &piece);
 	datagram->n_fragments++;
@@ -512,17 +518,7 @@ bool datagrams_add(struct datagrams *d, const uint8_t *bytes, uint32_t n_bytes, 
 
 		keep_headers(datagram, bytes, frame, tag);
 		memcpy(&port_be, bytes + frame->l4_at + 2, sizeof(port_be));
-		if (!d->wants_port(d->context, port_be)) {
-			d->counts.joined += datagram->n_fragments;
-			datagram_remember(d, datagram, DATAGRAM_FOREIGN, now_ns);
-			return false;
-		}
+		datagram->is_foreign = !d->wants_port(d->context, port_be);
 	}
-	if (!datagram->end || datagram->n_bytes != datagram->end)
-		return false;
-	d->counts.joined += datagram->n_fragments - 1;
-	d->counts.whole++;
-	datagram_remember(d, datagram, DATAGRAM_WHOLE, now_ns);
-	datagram_show(d, datagram, whole);
-	return true;
+	return datagram->end && datagram->n_bytes == datagram->end && datagram_end(d, datagram, now_ns, whole);
 }

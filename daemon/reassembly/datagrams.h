@@ -4,9 +4,13 @@
  * DATAGRAMS_PER_SOURCE of one source address; a new one takes the place of the oldest. A datagram of which a part lacks
  * after DATAGRAM_TIMEOUT_NS is given up.
  *
- * As in Linux, a fragment that overlaps another one makes the whole datagram refused (RFC 5722). A fragment that comes
- * again with the same bytes is a repeat: no loss, and no reason to refuse. A datagram that is whole is remembered for
- * as long, so that its repeated fragments are known.
+ * What a UDP socket of Linux gets becomes whole here, too (net/ipv4/ip_fragment.c): the first fragment after a datagram
+ * that is whole begins another one; a fragment of which all bytes have come before is dropped; one that overlaps others
+ * makes the whole datagram refused (RFC 5722).
+ *
+ * Fragments that are equal to others with their identification are counted as ambiguous, if their datagram does not
+ * become whole: the network may have repeated them, or the sender may have used the identification again for a
+ * datagram of which a fragment is lost. For that, the bytes of a whole datagram are remembered for as long.
  */
 #ifndef DAEMON_REASSEMBLY_DATAGRAMS_H
 #define DAEMON_REASSEMBLY_DATAGRAMS_H
@@ -23,11 +27,11 @@
 
 struct datagrams;
 
-/* Each fragment is in one of the first four. Units: fragments, but for the last three. */
+/* Each fragment is in one of the first five. Units: fragments, but for the last three. */
 struct datagram_counts {
-	uint64_t held; /* now, of datagrams of which a part lacks */
-	uint64_t
-		joined; /* without a row of their own, and no loss: parts of a row, repeats, fragments of other ports */
+	uint64_t held;             /* now, of datagrams of which a part lacks */
+	uint64_t joined;           /* no row of their own, and no loss: parts of a row, datagrams of other ports */
+	uint64_t ambiguous;        /* it cannot be told whether a datagram is lost: see above */
 	uint64_t missing;          /* of datagrams that were given up */
 	uint64_t refused;          /* they overlap, or their lengths contradict each other or the IP header */
 	uint64_t whole;            /* datagrams: each took one more fragment than `joined` counts for it */

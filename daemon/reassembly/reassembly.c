@@ -173,12 +173,14 @@ static void show_counts(struct reassembly *r)
 
 	use->held = counts->held;
 	use->joined = counts->joined + r->n_other;
+	use->ambiguous = counts->ambiguous;
 	use->decided_ns = datagrams_oldest_ns(r->datagrams);
 	show_drops(r, BACKEND_DROP_INCOMPLETE, counts->missing);
 	show_drops(r, BACKEND_DROP_REFUSED, counts->refused);
 	if (!r->waits_for_rows)
 		show_drops(r, BACKEND_DROP_RING_FULL, r->n_no_row);
 	counter_set(&r->counters[IBVCAP_RX_COUNTER_JOINED], use->joined);
+	counter_set(&r->counters[IBVCAP_RX_COUNTER_AMBIGUOUS], use->ambiguous);
 	counter_set(&r->counters[IBVCAP_RX_COUNTER_REASSEMBLED], counts->whole);
 	counter_set(&r->counters[IBVCAP_RX_COUNTER_INCOMPLETE_DATAGRAMS], counts->incomplete);
 	counter_set(&r->counters[IBVCAP_RX_COUNTER_INCOMPLETE_BYTES], counts->incomplete_bytes);

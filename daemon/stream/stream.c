@@ -288,8 +288,9 @@ static void stream_log_sum(const struct stream *stream)
 		{stream_counters[IBVCAP_RX_COUNTER_NO_BUFFER].name, counter_get(&stream->losses.sum.no_buffer)},
 		{stream_counters[IBVCAP_RX_COUNTER_ERRORED].name, stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)},
 		{stream_counters[IBVCAP_RX_COUNTER_JOINED].name, stream_count(stream, IBVCAP_RX_COUNTER_JOINED)},
+		{stream_counters[IBVCAP_RX_COUNTER_AMBIGUOUS].name, stream_count(stream, IBVCAP_RX_COUNTER_AMBIGUOUS)},
 	};
-	char joined[32] = "";
+	char joined[80] = "";
 	const struct log_about about = {.event = LOG_EVENT_STREAM_ENDED,
 	                                .stream = stream->config->name,
 	                                .interface = stream->config->interface,
@@ -297,7 +298,8 @@ static void stream_log_sum(const struct stream *stream)
 	                                .n_counters = sizeof(sum) / sizeof(sum[0])};
 
 	if (stream->reassembles)
-		snprintf(joined, sizeof(joined), " + joined %" PRIu64, sum[4].value);
+		snprintf(joined, sizeof(joined), " + joined %" PRIu64 " + ambiguous %" PRIu64, sum[4].value,
+		         sum[5].value);
 	log_message(LOG_INFO, &about,
 	            "stream '%s': ended: matched %" PRIu64 " = published %" PRIu64 " + no_buffer %" PRIu64
 	            " + errored %" PRIu64 "%s",

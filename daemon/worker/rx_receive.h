@@ -100,10 +100,12 @@ static inline bool rx_receive_was_empty(const struct rx_receive *receive)
 	return receive->short_given > receive->short_taken;
 }
 
-/** Packets that have a row, or need none. */
+/** Packets that have a row, need none, or are ambiguous. */
 static inline uint64_t rx_receive_accounted(const struct rx_receive *receive)
 {
-	return receive->published + receive->errored + receive->queue->use.joined;
+	const struct backend_use *use = &receive->queue->use;
+
+	return receive->published + receive->errored + use->joined + use->ambiguous;
 }
 
 /** After a failure: reset the queue, post everything unpublished again, start. 0 or -errno. */

@@ -50,8 +50,9 @@ static struct losses_counts rx_worker_count(const struct rx_worker *worker, int 
 		.head = receive->ring->head,
 		.taken = use->taken,
 		.posted = use->posted,
-		.marks = dropped + (counts_drops ? 0 : receive->n_low) + worker->failed +
+		.marks = dropped + use->ambiguous + (counts_drops ? 0 : receive->n_low) + worker->failed +
 	                 counter_get(&ring->counters[IBVCAP_RX_COUNTER_QUEUE_RESETS]),
+		.ambiguous = use->ambiguous,
 		.n_maybe = !counts_drops && rx_receive_may_have_lost(receive),
 		.decided_ns = use->held ? use->decided_ns : UINT64_MAX,
 		.dropped = dropped,

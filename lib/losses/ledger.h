@@ -22,6 +22,7 @@ struct ledger_losses {
 	uint64_t marks;     /* grows whenever the queue may have lost a packet */
 	uint64_t no_buffer; /* of the stream: so many were lost at least, by all queues */
 	uint64_t outages;   /* of the interface; odd: it is down */
+	uint64_t ambiguous; /* fragments of the queue, of which it cannot be told whether a packet is lost */
 };
 
 /*

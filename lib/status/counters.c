@@ -82,17 +82,28 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
 	STREAM(JOINED) = TOTAL(
 		"joined", "packets",
 		"With reassembly: packets without a row of their own that are no loss: the fragments of a datagram but "
-		"for one, repeated fragments, and what is for ports of no flow"),
+		"for one, and what is for ports of no flow"),
 	STREAM(REASSEMBLED) = TOTAL("reassembled", "packets", "Of published: datagrams that came in fragments"),
 	STREAM(INCOMPLETE_DATAGRAMS) =
 		TOTAL("incomplete_datagrams", "packets",
                       "Datagrams that were given up, because a fragment did not come; their other fragments are in "
                       "no_buffer"),
 	STREAM(INCOMPLETE_BYTES) = TOTAL("incomplete_bytes", "bytes", "Bytes of their UDP datagrams that had come"),
+	STREAM(AMBIGUOUS) =
+		TOTAL("ambiguous", "packets",
+                      "With reassembly: IP fragments without a row, of which it cannot be told whether a datagram is "
+                      "lost: they are equal to earlier ones, or have the identification of a datagram to a port of "
+                      "no flow",
+                      .cause = "IP fragments that are equal to earlier ones of their identification, or have that of "
+                               "a datagram to a port of no flow: either the network repeated them, or the sender "
+                               "used the identification again and a fragment of its datagram is lost",
+                      .remedy = "find out whether packets come by two ways (a mirror port, a bond, a ring of "
+                                "switches), and whether the sender gives all datagrams one IP identification; the "
+                                "packets' own numbers (sequence) show what is lost"),
 	[STREAM_COUNTER_IN_FLIGHT] =
 		LEVEL("in_flight", "packets",
                       "Packets that the card has counted and that are not yet counted as published, no_buffer, "
-                      "errored or joined; 0 when nothing comes",
+                      "errored, joined or ambiguous; 0 when nothing comes",
                       .cause = "matched but not published when the daemon answered: they are on their way, or will be "
                                "counted as no_buffer",
                       .remedy = "ask again when the sender pauses: it is 0 then", .is_shared = true),

@@ -19,7 +19,7 @@
 
 /* Counters that a status has beside those of a ring. */
 enum stream_counter {
-	STREAM_COUNTER_IN_FLIGHT = COUNTERS_ADDED, /* matched - published - no_buffer - errored - joined */
+	STREAM_COUNTER_IN_FLIGHT = COUNTERS_ADDED, /* matched without what is in another term of the sum */
 	STREAM_COUNTER_HEAD,                       /* rows: published + errored */
 	STREAM_COUNTER_DROPS, /* of no_buffer, at the last reading of matched: one for each enum backend_drop */
 	STREAM_COUNTER_N = STREAM_COUNTER_DROPS + BACKEND_N_DROPS

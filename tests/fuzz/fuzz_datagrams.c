@@ -71,7 +71,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			}
 		}
 		free(copy);
-		require(counts->held + counts->joined + counts->missing + counts->refused + counts->whole == n_added,
+		require(counts->held + counts->joined + counts->ambiguous + counts->missing + counts->refused +
+		                        counts->whole ==
+		                n_added,
 		        "each fragment is counted once");
 		require(counts->whole == n_whole, "and each datagram");
 		require((counts->held == 0) == (datagrams_oldest_ns(datagrams) == UINT64_MAX), "the oldest is held");

@@ -6,8 +6,8 @@
 With --channels, the status of a daemon that sends: its channels are called as the streams they feed, and for each
 sent = completed, and submitted = completed + errored + flushed + late_dropped + pending.
 For each stream  sent = matched + lost before the flow rule, and matched = published + no_buffer + errored + joined +
-in_flight; for each consumer  published since it attached = delivered + skipped + lag. At rest pending, in_flight and
-lag are 0.
+ambiguous + in_flight; for each consumer  published since it attached = delivered + skipped + lag. At rest pending,
+in_flight and lag are 0.
 Exit 0: every packet is accounted for. Exit 1: says which term is not what the others leave for it.
 """
 import argparse
@@ -23,7 +23,8 @@ def streams(status, sent):
         name = stream["name"]
         if name not in sent:
             continue
-        terms = {term: stream[term] for term in ("published", "no_buffer", "errored", "joined", "in_flight")}
+        terms = {term: stream[term] for term in ("published", "no_buffer", "errored", "joined", "ambiguous",
+                                                 "in_flight")}
         lines.append(f"{name:8} sent {sent[name]}   matched {stream['matched']} = "
                      + " + ".join(f"{term} {value}" for term, value in terms.items()))
         if stream["matched"] != sum(terms.values()):

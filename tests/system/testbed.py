@@ -242,7 +242,7 @@ class Daemon:
         """At rest: nothing in flight, and every matched packet is accounted for. The stream's status."""
         wait_until(lambda: self.stream(name)["in_flight"] == 0, what=lambda: self.stream(name))
         counts = self.stream(name)
-        terms = ("published", "no_buffer", "errored", "joined")
+        terms = ("published", "no_buffer", "errored", "joined", "ambiguous")
         assert counts["matched"] == sum(counts[term] for term in terms), counts
         assert counts["head"] == counts["published"] + counts["errored"], counts
         return counts

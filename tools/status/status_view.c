@@ -54,7 +54,8 @@ bool counters_is_total(struct counters counters, const char *label)
 	return row && row->kind == STATUS_TOTAL;
 }
 
-static const char *const stream_terms[] = {"matched", "published", "no_buffer", "errored", "joined", "in_flight", NULL};
+static const char *const stream_terms[] = {"matched", "published", "no_buffer", "errored",
+                                           "joined",  "ambiguous", "in_flight", NULL};
 static const char *const consumer_terms[] = {"published", "delivered", "skipped", "lag", NULL};
 static const char *const sent_terms[] = {"submitted",    "completed", "errored", "flushed",
                                          "late_dropped", "pending",   NULL};
@@ -72,7 +73,8 @@ void counters_print_sum(struct counters counters, const char *const *labels)
 	for (const char *const *label = labels; *label; label++) {
 		uint64_t value = counters_value(counters, *label);
 
-		if (value == 0 && strcmp(*label, "joined") == 0) /* only a stream that reassembles has some */
+		/* Only a stream that reassembles has some. */
+		if (value == 0 && (strcmp(*label, "joined") == 0 || strcmp(*label, "ambiguous") == 0))
 			continue;
 		printf("%s%s %" PRIu64, before, *label, value);
 		before = label == labels ? " = " : " + ";

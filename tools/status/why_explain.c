@@ -295,6 +295,7 @@ static const struct {
 	{WHY_LOSS, IBVCAP_RX_COUNTER_TRUNCATED, NULL},
 	{WHY_NOTE, IBVCAP_RX_COUNTER_IRREGULAR, NULL},
 	{WHY_LOSS, IBVCAP_RX_COUNTER_BAD_CHECKSUM, NULL},
+	{WHY_NOTE, IBVCAP_RX_COUNTER_AMBIGUOUS, NULL},
 };
 
 /* A fragment is published, so the sums are right; but the rest of its datagram is lost. */

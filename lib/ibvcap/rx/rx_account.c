@@ -17,7 +17,12 @@
 static struct ibvcap_settled_losses settled_losses(const struct ledger_losses *losses, uint64_t most)
 {
 	return (struct ibvcap_settled_losses){
-		.marks = losses->marks, .least = losses->no_buffer, .most = most, .outages = losses->outages};
+		.marks = losses->marks,
+		.least = losses->no_buffer,
+		.most = most,
+		.outages = losses->outages,
+		.ambiguous = losses->ambiguous,
+	};
 }
 
 /* The losses of the last epoch, of a queue that is away. */
@@ -107,10 +112,12 @@ int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap
 	stream->past.outages = u64_max(stream->past.outages, queue->past.outages);
 	/* The losses before all boundaries are those that the oldest of the entries counts. */
 	stream->before.marks += queue->before.marks;
+	stream->before.ambiguous += queue->before.ambiguous;
 	stream->before.least = u64_min(stream->before.least, queue->before.least);
 	stream->before.outages = u64_min(stream->before.outages, queue->before.outages);
 	/* Each queue's bounds are those of the stream, and each holds at the moment. */
 	stream->after.marks += queue->after.marks;
+	stream->after.ambiguous += queue->after.ambiguous;
 	stream->after.least = u64_max(stream->after.least, queue->after.least);
 	stream->after.most = u64_min(stream->after.most, queue->after.most);
 	stream->after.outages = u64_max(stream->after.outages, queue->after.outages);
@@ -295,6 +302,12 @@ static void bound_card_losses(struct ibvcap_rx_account *account, const struct ib
 			u64_min(difference(until->before.least, from->after.most), account->no_buffer_most);
 }
 
+/* In earlier epochs there may have been some, too, of which the restart is a reason for doubt already. */
+static bool has_ambiguous_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
+{
+	return until->after.ambiguous > (from->epochs == until->epochs ? from->before.ambiguous : 0);
+}
+
 static uint32_t unknown_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
 {
 	uint32_t state = from->state | until->state, unknown = 0;
@@ -305,6 +318,7 @@ static uint32_t unknown_between(const struct ibvcap_rx_moment *from, const struc
 	unknown |= state & RX_MOMENT_FAILED || from->failures != until->failures ? IBVCAP_UNKNOWN_FAILED : 0;
 	unknown |= outages_between(from, until) ? IBVCAP_UNKNOWN_OUTAGE : 0;
 	unknown |= from->abandoned != until->abandoned ? IBVCAP_UNKNOWN_ABANDONED : 0;
+	unknown |= has_ambiguous_between(from, until) ? IBVCAP_UNKNOWN_FRAGMENTS : 0;
 	unknown |=
 		from->queues != until->queues || lacks_queues(from) || lacks_queues(until) ? IBVCAP_UNKNOWN_QUEUES : 0;
 	return unknown;
@@ -389,6 +403,8 @@ static const struct unknown_text {
 	{IBVCAP_UNKNOWN_ABANDONED, "abandoned", "a member of the group left with packets that it had acquired"},
 	{IBVCAP_UNKNOWN_NO_PACKETS, "no_packets",
          "no packet came, so nothing shows that the stream gets what is sent: see 'ibvcap why' with its name"},
+	{IBVCAP_UNKNOWN_FRAGMENTS, "fragments",
+         "IP fragments came that the network repeated, or that are of lost datagrams: which of both, is not known"},
 	{0, NULL, NULL},
 };
 

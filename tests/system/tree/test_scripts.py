@@ -469,7 +469,7 @@ def test_quickstart_says_last_what_of_a_capture_was_not_sent(tmp_path, skipped, 
 
 def status_that_adds_up():
     return {"streams": [{"name": "a", "matched": 90, "published": 80, "no_buffer": 7, "errored": 3, "joined": 0,
-                         "in_flight": 0}],
+                         "ambiguous": 0, "in_flight": 0}],
             "interfaces": [{"port_discards": 10, "out_of_buffer": 7}],
             "consumers": [{"stream": "a", "uid": 65534, "published": 80, "delivered": 78, "skipped": 2, "lag": 0}]}
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A moment of one queue counts the losses before it, by the ledger of the ring. */
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/rx/rx.h"
 #include "lib/losses/ledger.h"
@@ -39,6 +40,15 @@ static void append(uint64_t until_ns, uint64_t head, uint64_t lost)
 	                                   .before = {.no_buffer = lost, .marks = 10 * lost},
 	                                   .after = {.no_buffer = lost, .marks = 10 * lost},
 	                                   .no_buffer_most = lost + 1};
+
+	ledger_append(&attached.ring.ring->ledger, &entry);
+}
+
+/* Likewise, nothing is lost, and n fragments were ambiguous until then. */
+static void append_ambiguous(uint64_t until_ns, uint64_t head, uint64_t n)
+{
+	const struct ledger_losses losses = {.marks = n, .ambiguous = n};
+	const struct ledger_entry entry = {.until_ns = until_ns, .head = head, .before = losses, .after = losses};
 
 	ledger_append(&attached.ring.ring->ledger, &entry);
 }
@@ -207,4 +217,28 @@ Test(rx_moment, at_the_end_the_last_entry_settles_a_moment_and_without_it_none_c
 	cr_expect(eq(int, settle(&settled), 1));
 	cr_expect(zero(u32, settled.state));
 	cr_expect(eq(u64, settled.after.least, 3));
+}
+
+Test(rx_moment, what_is_ambiguous_makes_an_interval_not_proven)
+{
+	struct ibvcap_rx_account account = IBVCAP_INIT(struct ibvcap_rx_account);
+	struct ibvcap_rx_moment moments[3];
+
+	prepare_and_attach();
+	attached_publish(&attached, 2);
+	append_ambiguous(time_monotonic_ns(), 0, 3);
+	moments[0] = moment_of_rx();
+	take(1);
+	append_ambiguous(time_monotonic_ns(), 1, 5);
+	moments[1] = moment_of_rx();
+	take(1);
+	moments[2] = moment_of_rx();
+	append_ambiguous(time_monotonic_ns(), 2, 5);
+	for (unsigned i = 0; i < 3; i++)
+		cr_assert(eq(int, settle(&moments[i]), 1));
+	cr_assert(eq(int, ibvcap_rx_account_between(&moments[0], &moments[1], &account), 0));
+	cr_expect(eq(u32, account.unknown, IBVCAP_UNKNOWN_FRAGMENTS));
+	cr_expect(eq(int, ibvcap_account_verdict(&account), IBVCAP_VERDICT_NOT_PROVEN));
+	cr_assert(eq(int, ibvcap_rx_account_between(&moments[1], &moments[2], &account), 0));
+	cr_expect(eq(int, ibvcap_account_verdict(&account), IBVCAP_VERDICT_COMPLETE));
 }

@@ -31,6 +31,7 @@ struct loss {
 	uint32_t queue;
 	uint64_t at;    /* frames that came before it */
 	uint64_t until; /* frames before its loss: a fragment waits for others first */
+	bool is_ambiguous;
 };
 
 struct held {
@@ -43,6 +44,7 @@ struct device {
 	uint64_t came_ns[CAPACITY]; /* of the frames that it holds */
 	uint64_t rows, joined, marks;
 	uint64_t given_up; /* fragments: the worker counts them as dropped, too */
+	uint64_t ambiguous;
 	struct held held[HELD_MAX];
 	uint32_t n_held;
 	bool was_full;  /* since the last poll that took all */
@@ -84,10 +86,10 @@ static unsigned chance(unsigned n)
 	return (unsigned)(((uint64_t)history.seed * n) >> 32);
 }
 
-static void note_loss(uint32_t queue, uint64_t at, uint64_t until)
+static void note_loss(uint32_t queue, uint64_t at, uint64_t until, bool is_ambiguous)
 {
 	cr_assert(history.n_lost < N_LOSSES);
-	history.lost[history.n_lost++] = (struct loss){queue, at, until};
+	history.lost[history.n_lost++] = (struct loss){queue, at, until, is_ambiguous};
 }
 
 static void arrive(uint32_t n)
@@ -101,7 +103,7 @@ static void arrive(uint32_t n)
 			device->came_ns[device->accepted++ % CAPACITY] = history.now_ns;
 		} else {
 			device->dropped++;
-			note_loss(i, device->accepted, device->accepted);
+			note_loss(i, device->accepted, device->accepted, false);
 		}
 		device->was_full |= device->accepted - device->taken == CAPACITY;
 	}
@@ -114,12 +116,14 @@ static struct losses_counts counts_of(uint32_t i)
 
 	return (struct losses_counts){
 		.now_ns = history.now_ns,
-		.accounted = device->rows + device->joined,
+		.accounted = device->rows + device->joined + device->ambiguous,
 		.held = device->n_held,
 		.head = device->rows,
 		.taken = device->taken,
 		.posted = device->taken + CAPACITY,
-		.marks = (counts_drops ? history.dropped_read[i] : device->marks) + device->given_up,
+		.marks =
+			(counts_drops ? history.dropped_read[i] : device->marks) + device->given_up + device->ambiguous,
+		.ambiguous = device->ambiguous,
 		.n_maybe = !counts_drops && device->was_full,
 		.dropped = history.dropped_read[i] + device->given_up,
 		.decided_ns = device->n_held ? device->held[0].came_ns - 1 : UINT64_MAX,
@@ -149,8 +153,10 @@ static void give_up(uint32_t i, uint64_t older_than_ns)
 	struct device *device = &history.devices[i];
 
 	while (device->n_held && device->held[0].came_ns < older_than_ns) {
-		note_loss(i, device->held[0].position, device->taken);
-		device->given_up++;
+		bool is_ambiguous = chance(2);
+
+		note_loss(i, device->held[0].position, device->taken, is_ambiguous);
+		*(is_ambiguous ? &device->ambiguous : &device->given_up) += 1;
 		memmove(device->held, device->held + 1, --device->n_held * sizeof(device->held[0]));
 	}
 }
@@ -272,6 +278,15 @@ struct bounds {
 	uint64_t least, most;
 };
 
+static uint64_t ambiguous_between(const struct moment *from, const struct moment *to)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < history.kind.n_queues; i++)
+		n += until(to)->queues[i].ambiguous_after - from->before.queues[i].ambiguous_before;
+	return n;
+}
+
 static struct bounds bounds_between(const struct moment *from, const struct moment *to)
 {
 	const struct losses_entry *before = &from->before, *after = until(to), *inner = until(from);
@@ -290,14 +305,16 @@ static struct bounds bounds_between(const struct moment *from, const struct mome
 	return bounds;
 }
 
-/* Losses that are certainly between the two moments; and those that may be, at an edge of them. */
-static struct bounds losses_between(const struct moment *from, const struct moment *to)
+/* Losses, or ambiguous fragments, that are certainly between the two moments; and those that may be, at an edge. */
+static struct bounds losses_between(const struct moment *from, const struct moment *to, bool is_ambiguous)
 {
 	struct bounds n = {0};
 
 	for (uint32_t l = 0; l < history.n_lost; l++) {
 		const struct loss *loss = &history.lost[l];
 
+		if (loss->is_ambiguous != is_ambiguous)
+			continue;
 		n.least += loss->at > from->taken[loss->queue] && loss->at < to->taken[loss->queue];
 		n.most += loss->until >= from->taken[loss->queue] && loss->at <= to->taken[loss->queue];
 	}
@@ -309,19 +326,25 @@ static void expect_no_lie(unsigned seed)
 	for (uint32_t m = 1; m < history.n_moments; m++) {
 		uint32_t first = chance(m);
 		const struct moment *from = &history.moments[first], *to = &history.moments[m];
-		struct bounds said, are;
+		struct bounds said, are, ambiguous;
+		uint64_t said_ambiguous;
 
 		if (!until(to))
 			break;
 		said = bounds_between(from, to);
-		are = losses_between(from, to);
+		are = losses_between(from, to, false);
+		ambiguous = losses_between(from, to, true);
+		said_ambiguous = ambiguous_between(from, to);
+		if (ambiguous.least > said_ambiguous)
+			cr_fail("%u queues, seed %u: moments %u to %u: %lu fragments are ambiguous, said %lu",
+			        history.kind.n_queues, seed, first, m, ambiguous.least, said_ambiguous);
 		if (are.least > said.most || said.least > are.most)
 			cr_fail("%u queues, counts_drops %d, joins %d, seed %u: moments %u to %u: %lu to %lu lost, "
 			        "said %lu to %lu",
 			        history.kind.n_queues, history.kind.counts_drops, history.kind.joins, seed, first, m,
 			        are.least, are.most, said.least, said.most);
-		history.n_free += are.most == 0;
-		history.n_said_free += said.most == 0;
+		history.n_free += are.most == 0 && ambiguous.most == 0;
+		history.n_said_free += said.most == 0 && said_ambiguous == 0;
 	}
 }
 

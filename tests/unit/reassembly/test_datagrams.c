@@ -56,6 +56,13 @@ static bool add_third(uint16_t id, unsigned i, uint32_t source)
 	return add(&piece);
 }
 
+static void expect_ambiguous(uint64_t n)
+{
+	uint64_t counted = datagrams_counts(datagrams)->ambiguous;
+
+	cr_expect_eq(counted, n, "ambiguous %lu", counted);
+}
+
 static void expect_counts(uint64_t held, uint64_t joined, uint64_t missing, uint64_t refused)
 {
 	const struct datagram_counts *counts = datagrams_counts(datagrams);
@@ -135,6 +142,74 @@ Test(datagrams, senders_may_give_all_datagrams_one_identification)
 		cr_expect_eq(whole.bytes[900], piece_byte(&piece, 900));
 	}
 	expect_counts(0, 100, 0, 0);
+}
+
+/* One of 1600 bytes in two halves, with identification 0. */
+static bool add_half(uint16_t port, unsigned i, uint8_t alien)
+{
+	const struct piece_of_datagram piece = {.port = port,
+	                                        .offset = i * 800,
+	                                        .n_bytes = 800,
+	                                        .total = 1600,
+	                                        .alien = alien,
+	                                        .more_fragments = i == 0};
+
+	return add(&piece);
+}
+
+Test(datagrams, equal_ones_with_one_identification_all_come)
+{
+	for (unsigned i = 0; i < 100; i++)
+		cr_expect(i % 2 ? !add_half(PORT, 1, 0) && add_half(PORT, 0, 0)
+		                : !add_half(PORT, 0, 0) && add_half(PORT, 1, 0));
+	expect_counts(0, 100, 0, 0);
+	expect_ambiguous(0);
+}
+
+Test(datagrams, those_to_another_port_with_the_identification_take_none_along)
+{
+	for (unsigned i = 0; i < 20; i++) {
+		cr_expect(!add_half(9000, 0, 1) && !add_half(9000, 1, 1));
+		cr_expect(!add_half(PORT, 1, 0) && add_half(PORT, 0, 0), "the last fragment comes first");
+	}
+	expect_counts(0, 60, 0, 0);
+	expect_ambiguous(0);
+}
+
+/* It may be a repeat, or of a datagram with the same bytes whose other fragment is lost. */
+Test(datagrams, a_fragment_equal_to_one_before_is_ambiguous)
+{
+	cr_expect(!add_half(PORT, 0, 0) && !add_half(PORT, 0, 0));
+	expect_ambiguous(1);
+	cr_expect(add_half(PORT, 1, 0) && !add_half(PORT, 1, 0));
+	expect_counts(1, 1, 0, 0);
+	now_ns += DATAGRAM_TIMEOUT_NS;
+	datagrams_expire(datagrams, now_ns);
+	expect_counts(0, 1, 0, 0);
+	expect_ambiguous(2);
+	cr_expect(!add_half(PORT, 0, 0));
+	datagrams_give_up(datagrams);
+	expect_counts(0, 1, 1, 0);
+}
+
+Test(datagrams, a_fragment_that_differs_from_those_before_is_a_loss)
+{
+	cr_expect(!add_half(PORT, 0, 0) && add_half(PORT, 1, 0));
+	cr_expect(!add_half(PORT, 1, 1));
+	datagrams_give_up(datagrams);
+	expect_counts(0, 1, 1, 0);
+	cr_expect(!add_half(PORT, 0, 0) && !add_half(PORT, 0, 1) && add_half(PORT, 1, 0), "the first one stays");
+	expect_counts(0, 2, 1, 1);
+	expect_ambiguous(0);
+}
+
+/* Its later fragments may be of a datagram to a port of the stream. */
+Test(datagrams, one_to_another_port_that_lacks_a_part_is_ambiguous)
+{
+	cr_expect(!add_half(9000, 0, 0));
+	datagrams_give_up(datagrams);
+	expect_counts(0, 0, 0, 0);
+	expect_ambiguous(1);
 }
 
 Test(datagrams, those_to_other_ports_have_no_row_and_are_no_loss)

@@ -365,6 +365,7 @@ enum ibvcap_unknown {
 	IBVCAP_UNKNOWN_ABANDONED = 1 << 8, /* a member of the group left with packets that it had acquired */
 	/* No packet has come since the handle was opened, so nothing shows that packets of the stream can come. */
 	IBVCAP_UNKNOWN_NO_PACKETS = 1 << 10,
+	IBVCAP_UNKNOWN_FRAGMENTS = 1 << 11, /* IP fragments came again, or are of datagrams that are lost */
 };
 
 /* What a queue lost in an epoch until some moment: see struct ibvcap_ledger in layout.h. */
@@ -373,6 +374,7 @@ struct ibvcap_settled_losses {
 	uint64_t least;
 	uint64_t most;
 	uint64_t outages;
+	uint64_t ambiguous;
 };
 
 /** A moment between two packets of a handle. Begin with IBVCAP_INIT. The fields from state on are the library's. */
