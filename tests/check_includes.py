@@ -149,7 +149,8 @@ FOREIGN = {
     "sys/inotify.h": ["daemon/control"],
     "sys/sdt.h": ["daemon/base", "lib/ibvcap/rx/rx_batch.c"],
     # These may ask a directory service, and wait for it.
-    "pwd.h": ["daemon/config", "daemon/priv", "tools/doctor", "tools/common/report.c", CLIENT_TEXTS],
+    "pwd.h": ["lib/base/safe_path.c", "daemon/config", "daemon/priv", "tools/doctor", "tools/common/report.c",
+              CLIENT_TEXTS],
     "grp.h": ["daemon/config", "daemon/priv", CLIENT_TEXTS],
     "dlfcn.h": ["softhca/preload"],
 }

@@ -5,6 +5,7 @@
  */
 #include "tools/inspect/extract.h"
 
+#include "lib/base/safe_path.h"
 #include "lib/recording/packet_filter.h"
 #include "lib/recording/pcapng.h"
 #include "lib/recording/recording.h"
@@ -296,6 +297,7 @@ static int open_extract(struct extract *extract)
 	static char buffer[OUT_BYTES]; /* standard output may use it until the program ends */
 	const struct extract_options *options = &extract->options;
 	char error[PACKET_FILTER_ERROR_BYTES];
+	struct failure failure;
 
 	if (options->filter) {
 		extract->filter = packet_filter_new(options->filter, error);
@@ -305,10 +307,10 @@ static int open_extract(struct extract *extract)
 	extract->block = malloc(BLOCK_BYTES_MAX);
 	if (!extract->block)
 		return fail_extract(extract, EX_OSERR, "out of memory");
-	extract->out = options->out && strcmp(options->out, "-") ? fopen(options->out, "we") : stdout;
+	extract->out = options->out && strcmp(options->out, "-") ? safe_path_fopen(options->out, &failure) : stdout;
 	if (!extract->out) {
-		fprintf(stderr, "ibvcap extract: %s: %s\n", options->out, strerror(errno));
-		return EX_CANTCREAT;
+		fprintf(stderr, "ibvcap extract: %s\n", failure.text);
+		return failure.exit_code;
 	}
 	setvbuf(extract->out, buffer, _IOFBF, sizeof(buffer));
 	return EX_OK;

@@ -5,6 +5,7 @@
  */
 #include "tools/receive/recv.h"
 
+#include "lib/base/safe_path.h"
 #include "lib/base/time.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
@@ -270,11 +271,12 @@ static FILE *take_standard_output(void)
 static int open_payload_out(struct receiver *receiver)
 {
 	const char *path = receiver->options.payload_out;
+	struct failure failure = {.text = "cannot take standard output"};
 
 	receiver->flushes = !strcmp(path, "-");
-	receiver->payload_out = receiver->flushes ? take_standard_output() : fopen(path, "we");
+	receiver->payload_out = receiver->flushes ? take_standard_output() : safe_path_fopen(path, &failure);
 	if (!receiver->payload_out) {
-		fprintf(stderr, "ibvcap recv: --payload-out '%s': %s\n", path, strerror(errno));
+		fprintf(stderr, "ibvcap recv: --payload-out %s\n", failure.text);
 		return EX_CANTCREAT;
 	}
 	setvbuf(receiver->payload_out, NULL, _IOFBF, PAYLOAD_BUFFER_BYTES);

@@ -2,6 +2,7 @@
 /* Counts and deletes the files of a recording. file_names.c makes their names. */
 #include "tools/record/file_window.h"
 
+#include "lib/base/safe_path.h"
 #include "lib/base/time.h"
 #include "tools/record/part_file.h"
 
@@ -62,9 +63,9 @@ static void window_append(struct file_window *window, struct kept_file *kept)
 }
 
 /* Does a recorder write the file now? Its lock says so. */
-static bool is_being_written(const char *path)
+static bool is_being_written(int folder, const char *name)
 {
-	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	bool is_locked;
 
 	if (fd < 0)
@@ -80,13 +81,19 @@ static bool is_being_written(const char *path)
  */
 static bool delete_kept(const struct kept_file *kept)
 {
-	struct stat status;
+	struct failure failure;
+	struct safe_path place;
+	bool is_deleted;
 
-	if (lstat(kept->path, &status) < 0 || status.st_dev != kept->device || status.st_ino != kept->inode ||
-	    (kept->is_left && is_being_written(kept->path)) || unlink(kept->path) < 0)
+	if (safe_path_find(&place, kept->path, &failure) < 0)
 		return false;
-	own_file_remove_beside(AT_FDCWD, kept->path);
-	return true;
+	is_deleted = place.exists && place.status.st_dev == kept->device && place.status.st_ino == kept->inode &&
+	             !(kept->is_left && is_being_written(place.folder, place.name)) &&
+	             unlinkat(place.folder, place.name, 0) == 0;
+	if (is_deleted)
+		own_file_remove_beside(place.folder, place.name);
+	close(place.folder);
+	return is_deleted;
 }
 
 /* False: there is no file. A file that cannot be deleted is not tried again. */
@@ -204,10 +211,10 @@ static bool is_own(const struct file_window *window, const char *path, const str
 	struct own_streams one = window->streams;
 
 	if (!window->by_flow)
-		return own_file_is(path, &one, -1) && !is_being_written(path);
+		return own_file_is(path, &one, -1) && !is_being_written(AT_FDCWD, path);
 	one.names += name->stream;
 	one.n = 1;
-	return own_file_is(path, &one, name->flow) && !is_being_written(path);
+	return own_file_is(path, &one, name->flow) && !is_being_written(AT_FDCWD, path);
 }
 
 static int collect_left_file(struct file_window *window, const char *path, struct left_files *left)
@@ -251,20 +258,22 @@ static int collect_left_files(struct file_window *window, const glob_t *found)
 	return r;
 }
 
-int file_window_check(const char *pattern)
+int file_window_check(const char *pattern, struct failure *failure)
 {
-	char path[PATH_MAX], folder[PATH_MAX];
-	const char *base;
+	const char *percent = strchr(pattern, '%');
+	struct safe_path place;
+	int r;
 
-	if (part_file_is_special(pattern))
+	failure->text[0] = '\0';
+	if (!strcmp(pattern, "-") || (percent && percent < file_names_base(pattern)))
 		return 0;
-	if (!realpath(pattern, path))
-		snprintf(path, sizeof(path), "%s", pattern);
-	base = file_names_base(path);
-	snprintf(folder, sizeof(folder), "%.*s", (int)(base - path), path);
-	if (strchr(folder, '%'))
-		return 0;
-	return faccessat(AT_FDCWD, folder[0] ? folder : ".", W_OK | X_OK, AT_EACCESS) < 0 ? -errno : 0;
+	r = safe_path_find(&place, pattern, failure);
+	if (r < 0)
+		return r;
+	if (!safe_path_is_special(&place) && faccessat(place.folder, ".", W_OK | X_OK, AT_EACCESS) < 0)
+		r = -errno;
+	close(place.folder);
+	return r;
 }
 
 int file_window_init(struct file_window *window)

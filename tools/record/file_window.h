@@ -6,6 +6,8 @@
 #ifndef TOOLS_RECORD_FILE_WINDOW_H
 #define TOOLS_RECORD_FILE_WINDOW_H
 
+#include "lib/base/failure.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -82,8 +84,11 @@ struct file_window {
 	bool may_replace; /* the name that was made last may be that of an existing file, which is replaced */
 };
 
-/** Can a file of that name be made? 0; -errno: its folder is not there, or this user may not write to it. */
-int file_window_check(const char *pattern);
+/**
+ * Can a file of that name be made? 0; -errno: its folder is not there, or this user may not write to it; -EPERM and a
+ * text: as safe_path_find() refuses it.
+ */
+int file_window_check(const char *pattern, struct failure *failure);
 
 /**
  * Begin; finds the files that an earlier run with the same pattern and the same streams has left, and that no other

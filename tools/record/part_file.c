@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A file that another recorder writes has a lock, and a file that a killed recorder has left has none. No link is
- * followed: in a folder that others may write to, a link of theirs could make the recorder overwrite any file of its
- * user.
+ * A file that another recorder writes has a lock, and a file that a killed recorder has left has none. FILE.part and
+ * the files beside it are always new: in a folder that others may write to, a link of theirs, symbolic or hard, could
+ * make the recorder overwrite any file of its user. lib/base/safe_path.h says which links to FILE are followed.
  */
 #include "tools/record/part_file.h"
 
+#include "lib/base/safe_path.h"
 #include "lib/recording/recording_words.h"
 #include "tools/record/file_window.h"
 
@@ -29,15 +30,20 @@
 
 /* ---- opening --------------------------------------------------------------------------------------- */
 
-/* 0: it is open and locked; -EAGAIN: it got its name meanwhile; -errno. */
-static int open_locked(struct part_file *file)
+/* 0: it is open and locked, and is_new says whether it was made; -EAGAIN: it got its name meanwhile; -errno. */
+static int open_locked(struct part_file *file, bool *is_new)
 {
 	struct stat opened, named;
 	int r = -EAGAIN;
 
-	file->fd = openat(file->folder, file->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+	*is_new = true;
+	file->fd = openat(file->folder, file->part, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (file->fd < 0 && errno == EEXIST) {
+		*is_new = false;
+		file->fd = openat(file->folder, file->part, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	}
 	if (file->fd < 0)
-		return -errno;
+		return errno == ENOENT ? -EAGAIN : -errno;
 	/* Not every file system has locks. */
 	if (flock(file->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		r = -EBUSY;
@@ -54,12 +60,18 @@ static int open_locked(struct part_file *file)
 static int open_part(struct part_file *file, const char *path)
 {
 	int r = -EAGAIN;
+	bool is_new;
 
 	for (int i = 0; i < TRIES_MAX && r == -EAGAIN; i++) {
-		r = open_locked(file);
-		if (r < 0 || !left_part_has_packets(file->folder, file->part))
+		r = open_locked(file, &is_new);
+		if (r < 0)
 			continue;
-		r = left_part_put_aside(file->folder, file->part, path);
+		if (left_part_has_packets(file->folder, file->part))
+			r = left_part_put_aside(file->folder, file->part, path);
+		else if (is_new)
+			return 0;
+		else if (unlinkat(file->folder, file->part, 0) < 0)
+			r = -errno;
 		r = r < 0 ? r : -EAGAIN;
 		close(file->fd);
 		file->fd = -1;
@@ -95,31 +107,37 @@ bool part_file_is_special(const char *path)
 
 int part_file_open(struct part_file *file, char path[PATH_MAX], bool is_new)
 {
-	char folder[PATH_MAX], target[PATH_MAX];
+	struct failure failure;
+	struct safe_path place;
 	struct stat status;
-	const char *slash;
 	int r;
 
 	*file = PART_FILE_CLOSED;
-	if (part_file_is_special(path)) {
-		file->fd = strcmp(path, "-") ? open(path, O_WRONLY | O_CLOEXEC) : STDOUT_FILENO;
-		return file->fd < 0 ? -errno : 0;
+	if (!strcmp(path, "-")) {
+		file->fd = STDOUT_FILENO;
+		return 0;
 	}
-	if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode) && realpath(path, target))
-		strcpy(path, target);
-	slash = strrchr(path, '/');
-	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-	r = set_names(file, slash ? slash + 1 : path, "");
-	if (r < 0)
+	r = safe_path_find(&place, path, &failure);
+	if (r < 0) {
+		if (failure.text[0])
+			fprintf(stderr, "ibvcap record: %s\n", failure.text);
 		return r;
-	file->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (file->folder < 0)
-		return -errno;
-	r = open_part(file, path);
+	}
+	if (safe_path_is_special(&place)) {
+		file->fd = safe_path_open(&place);
+		close(place.folder);
+		return file->fd < 0 ? file->fd : 0;
+	}
+	strcpy(path, place.path);
+	file->folder = place.folder;
+	r = set_names(file, place.name, "");
+	if (r == 0)
+		r = open_part(file, path);
 	if (r == 0)
 		r = part_file_cut(file, 0);
 	/* Under the lock, which another recorder has had until it gave its file the name. */
-	if (r == 0 && is_new && stat(path, &status) == 0 && S_ISREG(status.st_mode)) {
+	if (r == 0 && is_new && fstatat(file->folder, file->name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    S_ISREG(status.st_mode)) {
 		part_file_discard(file);
 		return -EALREADY;
 	}
@@ -132,13 +150,18 @@ int part_file_open(struct part_file *file, char path[PATH_MAX], bool is_new)
 
 int part_file_open_beside(struct part_file *file, const struct part_file *main, const char *suffix)
 {
+	struct stat status;
 	int r;
 
 	*file = PART_FILE_CLOSED;
 	r = set_names(file, main->name, suffix);
 	if (r < 0)
 		return r;
-	file->fd = openat(main->folder, file->part, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+	/* What lies there has no packets: then part_file_open() has put it aside. */
+	if (fstatat(main->folder, file->part, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&
+	    unlinkat(main->folder, file->part, 0) < 0)
+		return -errno;
+	file->fd = openat(main->folder, file->part, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (file->fd < 0)
 		return -errno;
 	file->folder = main->folder;

@@ -35,7 +35,8 @@ struct part_file {
  * Open FILE.part, empty, and lock it until it is closed. The files that a killed recorder has left there get names that
  * end in .old, .old2 and so on. path: of FILE; if it is a link, it becomes the path of the file that the link names. A
  * device or a pipe is opened as it is, "-" is standard output. 0; -EALREADY: is_new, and FILE is there; -EBUSY: another
- * recorder writes it, and a message was printed; -errno.
+ * recorder writes it, and a message was printed; -EPERM: a link of another user is in the path, for example, and a
+ * message was printed; -errno.
  */
 int part_file_open(struct part_file *file, char path[PATH_MAX], bool is_new);
 

@@ -100,9 +100,13 @@ static int refuse_place(const struct record_options *options, int error)
 /* Before the recorder attaches: later the fault would cost packets. */
 static int check_place(const struct record_options *options)
 {
-	int r = file_window_check(options->path);
+	struct failure failure;
+	int r = file_window_check(options->path, &failure);
 
-	return r < 0 ? refuse_place(options, r) : EX_OK;
+	if (!failure.text[0])
+		return r < 0 ? refuse_place(options, r) : EX_OK;
+	fprintf(stderr, "ibvcap record: --write %s\n", failure.text);
+	return failure.exit_code;
 }
 
 struct file_window record_options_window(const struct record_options *options)

@@ -117,6 +117,19 @@ Test(part_file, what_is_no_file_is_refused)
 	cr_expect_neq(access("elsewhere", F_OK), 0);
 }
 
+/* Another user can make a hard link to a file of root, unless fs.protected_hardlinks forbids it. */
+Test(part_file, a_hard_link_is_not_written_through)
+{
+	int fd = open("elsewhere", O_WRONLY | O_CREAT, 0644);
+
+	cr_assert_geq(fd, 0);
+	close(fd);
+	cr_assert_eq(link("elsewhere", "a.part"), 0);
+	cr_assert_eq(link("elsewhere", "a.part.meta"), 0);
+	begin("one");
+	cr_expect(has("elsewhere", "") && has("a.part", "one") && has("a.part.meta", "one"));
+}
+
 Test(part_file, one_recorder_at_a_time)
 {
 	struct part_file other;

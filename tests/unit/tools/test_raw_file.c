@@ -283,7 +283,7 @@ Test(raw_file, files_that_cannot_be_opened_leave_none)
 	struct record_file other;
 
 	cr_assert_eq(mkdir("b.part.json", 0755), 0);
-	cr_expect_eq(record_file_open(&other, &options, &window, "b"), -EISDIR);
+	cr_expect_eq(record_file_open(&other, &options, &window, "b"), -EEXIST);
 	cr_expect(size_of("b.part") < 0 && size_of("b.part.meta") < 0);
 	cr_expect_eq(record_file_open(&other, &options, &window, "/dev/null"), -ESPIPE);
 	record_file_discard(&file);
