@@ -7,9 +7,12 @@
 #include "pcapng.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 static bool trace_read_interface(void *arg, char kind, const char *bytes, size_t n)
 {
@@ -37,6 +40,23 @@ static bool trace_read_quietly(void *arg, char kind, const char *bytes, size_t n
 	return kind != TRACE_FRAMES || pcapng_write(arg, bytes, n);
 }
 
+/* Another user may have made a link in its place, symbolic or hard, to a file of this user. */
+static FILE *open_wire_file(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return NULL;
+	if (!S_ISREG(st.st_mode))
+		return fdopen(fd, "w");
+	if (st.st_nlink > 1) {
+		errno = EMLINK;
+		return NULL;
+	}
+	return ftruncate(fd, 0) ? NULL : fdopen(fd, "w");
+}
+
 int console_trace(pid_t pid, bool json, const char *path)
 {
 	bool quiet = path && !strcmp(path, "-");
@@ -47,7 +67,7 @@ int console_trace(pid_t pid, bool json, const char *path)
 	if (!path)
 		return ask(pid, json ? "trace json" : "trace", trace_read, NULL);
 	if (!file)
-		file = fopen(path, "we");
+		file = open_wire_file(path);
 	if (!file || !pcapng_begin(&writer, file)) {
 		complain("%s: %s", path, strerror(errno));
 		return EX_CANTCREAT;

@@ -72,7 +72,8 @@ static int ledger_open_file(int dir, const char *name, int flags)
 
 	if (fd < 0)
 		return -errno;
-	if (syscall(SYS_fstat, fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != strtoul(name, NULL, 10)) {
+	if (syscall(SYS_fstat, fd, &st) || !S_ISREG(st.st_mode) || st.st_nlink > 1 ||
+	    st.st_uid != strtoul(name, NULL, 10)) {
 		syscall(SYS_close, fd);
 		return -EPERM;
 	}

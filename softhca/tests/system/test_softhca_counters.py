@@ -74,11 +74,11 @@ def test_another_user_sees_the_counters(net, wire, tmp):
     assert counters(net, **as_nobody)["out_of_buffer"] - before["out_of_buffer"] == 4
 
 
-@pytest.mark.parametrize("trap", ["link", "file", "other's"])
+@pytest.mark.parametrize("trap", ["link", "file", "other's", "hard link"])
 def test_a_trap_in_the_place_of_the_counters_is_not_used(net, wire, tmp, trap):
     """/dev/shm belongs to everybody. Then the counters are the process' own."""
     place = pathlib.Path(in_namespace(net.rx, lambda: place_of(wire.interface)))
-    target = tmp / "target"
+    target, kept = tmp / "target", place.with_name(f"{place.name}.kept")
     target.mkdir()
     subprocess.run(["rm", "-rf", place], check=True)
     try:
@@ -86,6 +86,10 @@ def test_a_trap_in_the_place_of_the_counters_is_not_used(net, wire, tmp, trap):
             place.symlink_to(target)
         elif trap == "file":
             place.write_text("")
+        elif trap == "hard link":
+            kept.write_text("kept")
+            place.mkdir()
+            (place / "0").hardlink_to(kept)
         else:
             place.mkdir()
             (place / "0").write_bytes(bytes(4096))
@@ -95,8 +99,9 @@ def test_a_trap_in_the_place_of_the_counters_is_not_used(net, wire, tmp, trap):
         assert client.counts()["out_of_buffer"] == 36
         assert counters(net)["out_of_buffer"] == 0
         assert not list(target.iterdir())
+        assert trap != "hard link" or kept.read_text() == "kept"
     finally:
-        subprocess.run(["rm", "-rf", place], check=True)
+        subprocess.run(["rm", "-rf", place, kept], check=True)
 
 
 def ledger(directory, name, used_s):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """softhca trace: what a running process does, told while it runs, with bookmarks, and its frames as pcapng."""
 import json
+import os
 import shutil
 import signal
 import struct
@@ -95,6 +96,19 @@ def test_a_sender(net, wire):
     position = {what: next(i for i, event in enumerate(events) if event["what"] == what)
                 for what in ("send", "frame", "completion")}
     assert position["send"] < position["frame"] < position["completion"]
+
+
+def test_frames_are_not_written_through_a_link(tmp_path):
+    """Another user may have made it."""
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    (tmp_path / "symbolic").symlink_to(kept)
+    (tmp_path / "hard").hardlink_to(kept)
+    for link in ("symbolic", "hard"):
+        done = subprocess.run((SOFTHCA, "trace", f"--wire={tmp_path / link}", str(os.getpid())), check=False,
+                              capture_output=True, text=True, timeout=20)
+        assert done.returncode == os.EX_CANTCREAT and f"{tmp_path / link}: Too many " in done.stderr, done
+        assert kept.read_text() == "kept"
 
 
 @pytest.mark.skipif(not shutil.which("tshark"), reason="tshark")
