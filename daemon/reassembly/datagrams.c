@@ -480,18 +480,16 @@ static bool datagram_accepts(struct datagrams *d, struct datagram *datagram, con
 	return false;
 }
 
-/* False: it is for another port. Then a wrong checksum says that it may be made of two datagrams. */
+/* With a wrong checksum it may be made of two. False: it is for another port. */
 static bool datagram_end(struct datagrams *d, struct datagram *datagram, uint64_t now_ns, struct datagram_frame *whole)
 {
+	bool is_ours = !datagram->is_foreign;
+
 	datagram_remember(d, datagram, now_ns);
 	datagram_show(d, datagram, whole);
-	if (datagram->is_foreign) {
-		*(whole->is_checksum_bad ? &d->counts.ambiguous : &d->counts.joined) += datagram->n_fragments;
-		return false;
-	}
-	d->counts.joined += datagram->n_fragments - 1;
-	d->counts.whole++;
-	return true;
+	*(whole->is_checksum_bad ? &d->counts.ambiguous : &d->counts.joined) += datagram->n_fragments - is_ours;
+	d->counts.whole += is_ours;
+	return is_ours;
 }
 
 bool datagrams_add(struct datagrams *d, const uint8_t *bytes, uint32_t n_bytes, const struct frame *frame, uint32_t tag,

@@ -10,7 +10,8 @@
  *
  * Fragments that are equal to others with their identification are counted as ambiguous, if their datagram does not
  * become whole: the network may have repeated them, or the sender may have used the identification again for a
- * datagram of which a fragment is lost. For that, the bytes of a whole datagram are remembered for as long.
+ * datagram of which a fragment is lost. For that, the bytes of a whole datagram are remembered for as long. So are the
+ * fragments of a datagram with a wrong checksum, but for one, which may be made of two.
  */
 #ifndef DAEMON_REASSEMBLY_DATAGRAMS_H
 #define DAEMON_REASSEMBLY_DATAGRAMS_H
@@ -34,7 +35,7 @@ struct datagram_counts {
 	uint64_t ambiguous;        /* it cannot be told whether a datagram is lost: see above */
 	uint64_t missing;          /* of datagrams that were given up */
 	uint64_t refused;          /* they overlap, or their lengths contradict each other or the IP header */
-	uint64_t whole;            /* datagrams: each took one more fragment than `joined` counts for it */
+	uint64_t whole;            /* datagrams: each took one fragment that is in none of the others */
 	uint64_t incomplete;       /* datagrams that were given up */
 	uint64_t incomplete_bytes; /* bytes of their UDP datagrams that had come */
 };

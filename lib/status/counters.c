@@ -92,11 +92,12 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
 	STREAM(AMBIGUOUS) =
 		TOTAL("ambiguous", "packets",
                       "With reassembly: IP fragments without a row, of which it cannot be told whether a datagram is "
-                      "lost: they are equal to earlier ones, or have the identification of a datagram to a port of "
-                      "no flow",
-                      .cause = "IP fragments that are equal to earlier ones of their identification, or have that of "
-                               "a datagram to a port of no flow: either the network repeated them, or the sender "
-                               "used the identification again and a fragment of its datagram is lost",
+                      "lost: they are equal to earlier ones, have the identification of a datagram to a port of no "
+                      "flow, or make a datagram with a wrong checksum",
+                      .cause = "IP fragments that are equal to earlier ones of their identification, have that of a "
+                               "datagram to a port of no flow, or make a datagram with a wrong checksum: either the "
+                               "network repeated or damaged them, or the sender used the identification again and a "
+                               "fragment is lost",
                       .remedy = "find out whether packets come by two ways (a mirror port, a bond, a ring of "
                                 "switches), and whether the sender gives all datagrams one IP identification; the "
                                 "packets' own numbers (sequence) show what is lost"),

@@ -404,7 +404,7 @@ static const struct unknown_text {
 	{IBVCAP_UNKNOWN_NO_PACKETS, "no_packets",
          "no packet came, so nothing shows that the stream gets what is sent: see 'ibvcap why' with its name"},
 	{IBVCAP_UNKNOWN_FRAGMENTS, "fragments",
-         "IP fragments came that the network repeated, or that are of lost datagrams: which of both, is not known"},
+         "IP fragments came again or do not fit together: whether a datagram is lost, is not known"},
 	{0, NULL, NULL},
 };
 

@@ -365,7 +365,7 @@ enum ibvcap_unknown {
 	IBVCAP_UNKNOWN_ABANDONED = 1 << 8, /* a member of the group left with packets that it had acquired */
 	/* No packet has come since the handle was opened, so nothing shows that packets of the stream can come. */
 	IBVCAP_UNKNOWN_NO_PACKETS = 1 << 10,
-	IBVCAP_UNKNOWN_FRAGMENTS = 1 << 11, /* IP fragments came again, or are of datagrams that are lost */
+	IBVCAP_UNKNOWN_FRAGMENTS = 1 << 11, /* IP fragments came again, or do not fit together */
 };
 
 /* What a queue lost in an epoch until some moment: see struct ibvcap_ledger in layout.h. */
