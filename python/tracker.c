@@ -130,16 +130,9 @@ static PyObject *tracker_track(PyObject *object, PyObject *argument)
 #define COUNT(name) MEMBER(ibvcap_tracker_counts, name)
 
 static const struct member count_members[] = {
-	NUMBERS(ibvcap_tracker_counts),
-	COUNT(packets),
-	COUNT(unread),
-	COUNT(untracked),
-	COUNT(lost_after_card),
-	COUNT(lost_in_card),
-	COUNT(lost_unread),
-	COUNT(lost_before_card),
-	COUNT(n_sources),
-	{NULL, 0, 0},
+	NUMBERS(ibvcap_tracker_counts), COUNT(packets),      COUNT(unread),      COUNT(untracked),
+	COUNT(lost_after_card),         COUNT(lost_in_card), COUNT(lost_unread), COUNT(lost_before_card),
+	COUNT(lost_in_absence),         COUNT(n_sources),    {NULL, 0, 0},
 };
 
 static const struct member source_members[] = {

@@ -37,9 +37,9 @@ static uint64_t count_gone(const struct status_consumer_view *view, uint64_t cur
 
 static void count_lost(const struct status_consumer_view *view, uint64_t lost, uint64_t counters[CONSUMER_COUNTER_N])
 {
-	const struct sequence_losses losses = sequence_place_losses(lost, view->tracked[IBVCAP_TRACKED_COUNTER_SKIPPED],
-	                                                            view->tracked[IBVCAP_TRACKED_COUNTER_NO_BUFFER],
-	                                                            view->tracked[IBVCAP_TRACKED_COUNTER_UNREAD]);
+	const struct sequence_losses losses = sequence_place_losses(
+		lost, view->tracked[IBVCAP_TRACKED_COUNTER_SKIPPED], view->tracked[IBVCAP_TRACKED_COUNTER_NO_BUFFER],
+		view->tracked[IBVCAP_TRACKED_COUNTER_UNREAD], view->tracked[IBVCAP_TRACKED_COUNTER_ABSENCE]);
 
 	if (!view->numbers_are_packets)
 		return;
@@ -47,6 +47,7 @@ static void count_lost(const struct status_consumer_view *view, uint64_t lost, u
 	counters[CONSUMER_COUNTER_LOST_IN_CARD] = losses.in_card;
 	counters[CONSUMER_COUNTER_LOST_AFTER_CARD] = losses.after_card;
 	counters[CONSUMER_COUNTER_LOST_UNREAD] = losses.unread;
+	counters[CONSUMER_COUNTER_LOST_IN_ABSENCE] = losses.in_absence;
 }
 
 static void count_tracked(const struct status_consumer_view *view, uint64_t counters[CONSUMER_COUNTER_N])

@@ -66,19 +66,21 @@ struct sequence_losses {
 	uint64_t after_card;
 	uint64_t in_card;
 	uint64_t unread;
+	uint64_t in_absence;
 	uint64_t before_card;
 };
 
 /** Share lost out among the places that have counted packets; the rest was lost before the card. */
 static inline struct sequence_losses sequence_place_losses(uint64_t lost, uint64_t skipped, uint64_t no_buffer,
-                                                           uint64_t unread)
+                                                           uint64_t unread, uint64_t absence)
 {
 	struct sequence_losses losses;
 
 	losses.after_card = u64_min(skipped, lost);
 	losses.in_card = u64_min(no_buffer, lost - losses.after_card);
 	losses.unread = u64_min(unread, lost - losses.after_card - losses.in_card);
-	losses.before_card = lost - losses.after_card - losses.in_card - losses.unread;
+	losses.in_absence = u64_min(absence, lost - losses.after_card - losses.in_card - losses.unread);
+	losses.before_card = lost - losses.after_card - losses.in_card - losses.unread - losses.in_absence;
 	return losses;
 }
 

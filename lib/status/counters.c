@@ -224,6 +224,9 @@ const struct status_field consumer_counters[CONSUMER_COUNTER_N] = {
 	CONSUMER(RESTARTED) = TOTAL("restarted", NULL, "Times that a source began its numbers anew"),
 	CONSUMER(UNREAD) = TOTAL("unread", "packets", "Packets without a number that can be read"),
 	CONSUMER(UNTRACKED) = TOTAL("untracked", "packets", "Packets of sources for which the tracker had no room"),
+	CONSUMER(LOST_IN_ABSENCE) = LEVEL("lost_in_absence", NULL,
+                                          "Of lost: around a restart of the daemon, an outage of the interface or the "
+                                          "end of a group's member: then, or in the sender or the network"),
 };
 
 const struct status_field interface_counters[INTERFACE_COUNTER_N] = {

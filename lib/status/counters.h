@@ -47,7 +47,7 @@ enum consumer_counter {
 	CONSUMER_COUNTER_REPEATED,
 	CONSUMER_COUNTER_SENT, /* = once + lost */
 	CONSUMER_COUNTER_LOST,
-	/* The four parts of lost; absent if a packet takes several numbers. */
+	/* Parts of lost, as is LOST_IN_ABSENCE; absent if a packet takes several numbers. */
 	CONSUMER_COUNTER_LOST_BEFORE_CARD,
 	CONSUMER_COUNTER_LOST_IN_CARD,
 	CONSUMER_COUNTER_LOST_AFTER_CARD,
@@ -58,6 +58,7 @@ enum consumer_counter {
 	CONSUMER_COUNTER_RESTARTED,
 	CONSUMER_COUNTER_UNREAD,
 	CONSUMER_COUNTER_UNTRACKED,
+	CONSUMER_COUNTER_LOST_IN_ABSENCE,
 	CONSUMER_COUNTER_N
 };
 

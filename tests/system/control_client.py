@@ -30,7 +30,8 @@ STREAM_COUNTERS = with_added(RING_COUNTERS, "in_flight", "head", "no_frame", "ri
                               "incomplete", "refused")
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks", "gone", "sources", "arrived", "once",
                      "repeated", "sent", "lost", "lost_before_card", "lost_in_card", "lost_after_card", "lost_unread",
-                     "reordered", "late", "stray", "restarted", "unread", "untracked"]
+                     "reordered", "late", "stray", "restarted", "unread", "untracked",
+                     "lost_in_absence"]
 TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "completed_bytes", "wire_bytes", "late",
                "timed",
                "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns",

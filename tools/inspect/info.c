@@ -113,10 +113,15 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 	for (uint32_t i = 0; i < file->numbers.n_streams; i++) {
 		const struct ibvcap_tracker_counts counts = inspect_numbers_counts(&file->numbers.streams[i]);
 		uint64_t before_card = inspect_lost_before_card(&file->numbers.streams[i]);
+		uint64_t in_absence = inspect_lost_in_absence(&file->numbers.streams[i]);
 
 		printf("  %s, by the packets' own numbers:\n", file->numbers.streams[i].stream);
 		tracker_print(file->numbers.streams[i].tracker);
-		if (counts.numbers.lost)
+		if (in_absence)
+			printf("  lost before the card, or while nobody counted: cannot be told %" PRIu64
+			       ", among the losses that the recording names %" PRIu64 "\n",
+			       in_absence, counts.numbers.lost - in_absence);
+		else if (counts.numbers.lost)
 			printf("  lost before the card (sender, network) %" PRIu64
 			       ", among the losses that the recording names %" PRIu64 "\n",
 			       before_card, counts.numbers.lost - before_card);

@@ -127,6 +127,8 @@ static json_t *sequences_to_json(const struct inspect_numbers *numbers)
 		json_object_set_new(json, "stream", text_to_json(numbered->stream));
 		json_object_set_new(json, "lost_before_card",
 		                    json_integer((json_int_t)inspect_lost_before_card(numbered)));
+		json_object_set_new(json, "lost_in_absence",
+		                    json_integer((json_int_t)inspect_lost_in_absence(numbered)));
 		json_array_append_new(all, json);
 	}
 	return all;

@@ -220,17 +220,24 @@ static uint64_t missing_of(const struct inspect_source *source)
 
 static void find_lost_numbers(struct verdict *verdict, const struct inspect_numbers *numbers)
 {
-	uint64_t lost = 0, before_card = 0;
+	uint64_t lost = 0, before_card = 0, in_absence = 0;
 
 	for (uint32_t i = 0; i < numbers->n_streams; i++) {
 		lost += inspect_numbers_counts(&numbers->streams[i]).numbers.lost;
 		before_card += inspect_lost_before_card(&numbers->streams[i]);
+		in_absence += inspect_lost_in_absence(&numbers->streams[i]);
 	}
+	if (in_absence)
+		verdict_find(verdict, FINDING_LOSS,
+		             "%" PRIu64
+		             " are absent by their own numbers: lost by the sender or the network, or for a reason "
+		             "that the recording names; which, cannot be told",
+		             in_absence);
 	if (before_card)
 		verdict_find(verdict, FINDING_LOSS,
 		             "%" PRIu64 " were lost before the network card, by the sender or the network",
 		             before_card);
-	else if (lost)
+	else if (lost && !in_absence)
 		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " are absent by their own numbers", lost);
 }
 

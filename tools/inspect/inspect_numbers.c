@@ -91,6 +91,7 @@ static int add_stream(struct inspect_numbers *numbers, const struct inspect_sour
 	strcpy(numbered->stream, source->name);
 	numbered->stream[stream_length(source->name)] = '\0';
 	numbered->n_named = 0;
+	numbered->has_absence = false;
 	numbers->n_streams++;
 	return 0;
 }
@@ -132,6 +133,9 @@ void inspect_numbers_end(struct inspect_numbers *numbers, const struct inspect_s
 		const struct inspect_source *source = &sum->sources[i];
 		struct inspect_numbered *numbered = find_stream(numbers, source->name);
 
+		if (numbered && (source->n_restarts_before_packets ||
+		                 source->account.rx.unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS))
+			numbered->has_absence = true;
 		/* The statistics have what was lost behind the last packet, too; a recording that was cut has none. */
 		if (numbered)
 			numbered->n_named += source->n_dropped > source->n_lost ? source->n_dropped : source->n_lost;
@@ -153,9 +157,19 @@ struct ibvcap_tracker_counts inspect_numbers_counts(const struct inspect_numbere
 	return counts;
 }
 
-uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered)
+static uint64_t lost_unnamed(const struct inspect_numbered *numbered)
 {
 	uint64_t lost = inspect_numbers_counts(numbered).numbers.lost;
 
 	return lost > numbered->n_named ? lost - numbered->n_named : 0;
+}
+
+uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered)
+{
+	return numbered->has_absence ? 0 : lost_unnamed(numbered);
+}
+
+uint64_t inspect_lost_in_absence(const struct inspect_numbered *numbered)
+{
+	return numbered->has_absence ? lost_unnamed(numbered) : 0;
 }

@@ -17,6 +17,7 @@ struct inspect_numbered {
 	struct ibvcap_tracker *tracker;
 	bool has_frames;  /* the offsets count from the frame */
 	uint64_t n_named; /* packets of the stream that the recording names as lost */
+	bool has_absence; /* the recording says that there are more, or may be: nobody counted them */
 };
 
 /* Zero-initialise it. */
@@ -43,5 +44,8 @@ struct ibvcap_tracker_counts inspect_numbers_counts(const struct inspect_numbere
 
 /** Packets of the stream that were lost before the card: the recording does not name them. Pure. */
 uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered);
+
+/** The same, if the recording names a time for which nobody counted: lost then, or before the card. Pure. */
+uint64_t inspect_lost_in_absence(const struct inspect_numbered *numbered);
 
 #endif

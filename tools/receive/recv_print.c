@@ -223,6 +223,10 @@ static void recv_print_sequence(const struct ibvcap_tracker *tracker)
 
 	tracker_print(tracker);
 	ibvcap_tracker_counts(tracker, &counts);
+	if (counts.lost_in_absence)
+		printf("  lost while ibvcapd or the interface was away, or before the card: cannot be told %" PRIu64
+		       "\n",
+		       counts.lost_in_absence);
 	if (counts.lost_before_card + counts.lost_in_card + counts.lost_after_card + counts.lost_unread)
 		printf("  lost before the card (sender, network) %" PRIu64 ", in it (no_buffer) %" PRIu64
 		       ", after it (skipped) %" PRIu64 ", in rows without a number %" PRIu64 "\n",
@@ -235,11 +239,13 @@ static json_t *recv_sequence_to_json(const struct recv_summary *summary)
 	json_t *object = tracker_to_json(summary->tracker);
 
 	ibvcap_tracker_counts(summary->tracker, &counts);
-	json_object_update_new(
-		object, json_pack("{s:I, s:I, s:I, s:I, s:b}", "lost_before_card", (json_int_t)counts.lost_before_card,
-	                          "lost_in_card", (json_int_t)counts.lost_in_card, "lost_after_card",
-	                          (json_int_t)counts.lost_after_card, "lost_unread", (json_int_t)counts.lost_unread,
-	                          "complete", verdict_result(&summary->verdict) == IBVCAP_VERDICT_COMPLETE));
+	json_object_update_new(object, json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "lost_in_absence",
+	                                         (json_int_t)counts.lost_in_absence, "lost_before_card",
+	                                         (json_int_t)counts.lost_before_card, "lost_in_card",
+	                                         (json_int_t)counts.lost_in_card, "lost_after_card",
+	                                         (json_int_t)counts.lost_after_card, "lost_unread",
+	                                         (json_int_t)counts.lost_unread, "complete",
+	                                         verdict_result(&summary->verdict) == IBVCAP_VERDICT_COMPLETE));
 	return object;
 }
 

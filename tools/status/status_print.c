@@ -93,8 +93,8 @@ static void print_tracked(struct counters counters)
 {
 	static const char *const sent[] = {"sent", "once", "lost", NULL};
 	static const char *const arrived[] = {"arrived", "once", "repeated", NULL};
-	static const char *const lost[] = {"lost", "lost_before_card", "lost_in_card", "lost_after_card", "lost_unread",
-	                                   NULL};
+	static const char *const lost[] = {
+		"lost", "lost_before_card", "lost_in_card", "lost_after_card", "lost_unread", "lost_in_absence", NULL};
 	static const char *const rest[] = {"reordered", "late", "stray", "restarted", "unread", "untracked", NULL};
 	bool has_rest = false;
 

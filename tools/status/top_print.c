@@ -112,8 +112,8 @@ static const char *const stream_causes[] = {"no_buffer",    "errored",      "tru
 static const char *const consumer_loss[] = {"skipped", "gone", NULL};
 
 /* By the packets' own numbers, from before the card on. */
-static const char *const consumer_tracked[] = {"lost_before_card", "lost_in_card", "lost_after_card",
-                                               "lost_unread",      "late",         NULL};
+static const char *const consumer_tracked[] = {
+	"lost_before_card", "lost_in_card", "lost_after_card", "lost_unread", "lost_in_absence", "late", NULL};
 /* If a packet takes several numbers. */
 static const char *const consumer_lost[] = {"lost", "late", NULL};
 

@@ -84,6 +84,10 @@ static const struct {
          "of lost: came, but the card had no free row: they are among no_buffer of the stream", "see no_buffer above"},
 	{WHY_LOSS, "lost_after_card", "of lost: this consumer skipped them: they are among skipped",
          "see skipped above"},
+	{WHY_LOSS, "lost_in_absence",
+         "of lost: around a restart of ibvcapd, an outage of the interface, or the end of a member of the group: lost "
+         "then, or by the sender or the network; which, cannot be told",
+         "see the journal for the times: journalctl -u ibvcapd"},
 	{WHY_LOSS, "lost_unread", "of lost: came in rows that are in error or too short, without their number",
          "see errored and irregular above"},
 	{WHY_NOTE, "repeated",

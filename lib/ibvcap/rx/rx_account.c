@@ -356,7 +356,9 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 	known.no_buffer = u64_max(u64_min(known.no_buffer, known.no_buffer_most), known.no_buffer_least);
 	if (!is_known(until))
 		known.unknown |= IBVCAP_UNKNOWN_UNSETTLED;
-	else if (from->epochs == until->epochs && known.no_buffer_most > known.no_buffer_least)
+	/* While the daemon is away the bounds are open because nobody counts, not because the card lost packets. */
+	else if (!(known.unknown & (IBVCAP_UNKNOWN_RESTART | IBVCAP_UNKNOWN_AWAY)) &&
+	         known.no_buffer_most > known.no_buffer_least)
 		known.unknown |= IBVCAP_UNKNOWN_EDGE;
 	known.missing = known.skipped + known.no_buffer_least;
 	if (!until->delivered && !known.missing)

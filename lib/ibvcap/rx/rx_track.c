@@ -29,6 +29,18 @@ static int rx_track_check(const struct ibvcap_rx *rx, const struct rx_queue *que
 	return 0;
 }
 
+/* The interface was down, the daemon was restarted, or packets of the batch's queue are another member's. */
+static bool is_behind_absence(struct ibvcap_tracker *tracker, const struct rx_queue *queue,
+                              const struct ibvcap_rx_batch *batch)
+{
+	uint64_t from_ns, until_ns, outages = ring_load_outages(queue->ring, &from_ns, &until_ns);
+	bool was_down = outages > tracker->outages;
+
+	if (was_down || batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN)
+		tracker->outages = outages;
+	return was_down || batch->flags & (IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN | IBVCAP_RX_BATCH_FLAG_TAKEN_OVER);
+}
+
 int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, struct ibvcap_tracker *tracker,
                     struct ibvcap_tracked *tracked)
 {
@@ -45,6 +57,7 @@ int ibvcap_rx_track(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch, s
 	if (r < 0)
 		return r;
 	tracker->slack += sequence_slack(batch);
+	tracker->absences += is_behind_absence(tracker, queue, batch);
 	/* What the consumer skipped before the tracker's first packet is no loss that the tracker can see. */
 	if (tracker->packets)
 		tracker->totals[IBVCAP_TRACKED_COUNTER_SKIPPED] += batch->gap;

@@ -27,6 +27,7 @@ void tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *pac
 {
 	struct sequence_reading reading;
 	struct tracker_source *source;
+	uint64_t lost;
 	uint32_t index;
 
 	if (!sequence_read(&tracker->reader, packet, &reading)) {
@@ -42,8 +43,14 @@ void tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *pac
 	}
 	source = &tracker->sources[index];
 	tracked->source = index;
+	lost = source->counts[IBVCAP_TRACKED_COUNTER_LOST];
 	tracker_source_add(source, &tracker->rules, reading.number, reading.n, tracker->slack - source->slack, tracked);
 	source->slack = tracker->slack;
+	if (source->absences == tracker->absences)
+		return;
+	source->absences = tracker->absences;
+	if (source->counts[IBVCAP_TRACKED_COUNTER_LOST] > lost)
+		tracker->totals[IBVCAP_TRACKED_COUNTER_ABSENCE] += source->counts[IBVCAP_TRACKED_COUNTER_LOST] - lost;
 }
 
 int ibvcap_tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *packet,
@@ -159,9 +166,9 @@ int ibvcap_tracker_counts(const struct ibvcap_tracker *tracker, struct ibvcap_tr
 {
 	const uint64_t *totals = tracker->totals;
 	const uint64_t lost = tracker->reader.sequence.count_bytes ? 0 : totals[IBVCAP_TRACKED_COUNTER_LOST];
-	const struct sequence_losses losses =
-		sequence_place_losses(lost, totals[IBVCAP_TRACKED_COUNTER_SKIPPED],
-	                              totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER], totals[IBVCAP_TRACKED_COUNTER_UNREAD]);
+	const struct sequence_losses losses = sequence_place_losses(
+		lost, totals[IBVCAP_TRACKED_COUNTER_SKIPPED], totals[IBVCAP_TRACKED_COUNTER_NO_BUFFER],
+		totals[IBVCAP_TRACKED_COUNTER_UNREAD], totals[IBVCAP_TRACKED_COUNTER_ABSENCE]);
 	const struct ibvcap_tracker_counts ours = {
 		.size = sizeof(ours),
 		.numbers = numbers_of(totals),
@@ -172,6 +179,7 @@ int ibvcap_tracker_counts(const struct ibvcap_tracker *tracker, struct ibvcap_tr
 		.lost_in_card = losses.in_card,
 		.lost_unread = losses.unread,
 		.lost_before_card = losses.before_card,
+		.lost_in_absence = losses.in_absence,
 		.n_sources = tracker->table.n,
 	};
 

@@ -16,6 +16,8 @@ struct ibvcap_tracker {
 	uint64_t totals[IBVCAP_TRACKED_COUNTER_N]; /* of all sources, and what belongs to none */
 	uint64_t packets;
 	uint64_t slack;                 /* packets that were skipped, plus what an unknown gap may have been */
+	uint64_t absences;              /* times for which nobody counts the packets */
+	uint64_t outages;               /* of the interface, in this epoch */
 	struct ibvcap_rx_losses losses; /* of the card, in the batches of a handle */
 };
 

@@ -32,6 +32,7 @@ struct tracker_source {
 	uint64_t next;                             /* the same, counted on where the number begins again at 0 */
 	uint64_t first;                            /* as next: the number of the run's first packet */
 	uint64_t slack;                            /* of the tracker, when the last packet of this source came */
+	uint64_t absences;                         /* likewise */
 	struct tracker_suspect suspect;
 	uint64_t *seen; /* a bit for each of the last window_bits numbers below next: has it come? */
 };

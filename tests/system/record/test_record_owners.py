@@ -129,3 +129,53 @@ def test_rows_that_are_cut_to_payload_size_are_no_pieces(daemon, wire, record, t
     wait_until(lambda: one.status()["consumers"][0]["delivered"] == 5, 30, one.status)
     code, said, err = recorder.finish(signal.SIGTERM)
     assert (code, said["verdict"], said["sources"][0]["pieces"]) == (0, "complete", 0), err
+
+
+# ---- the daemon's absence --------------------------------------------------------------------------------------------
+
+
+def test_what_a_restart_took_is_not_blamed_on_others(start_daemon, wire, record, tmp):
+    """The numbers of that time are absent. The sender or the network may have lost some of them: nobody can tell."""
+    stream = testbed.stream(wire, sequence={"offset": 0, "bytes": 8})
+    one = start_daemon([stream], name="same").wait_ready()
+    recorder = record(one, "-w", tmp / "a.pcapng")
+    check = subprocess.Popen([IBVCAP, "check", "lidar", "--socket", one.socket_path], stdout=subprocess.PIPE, text=True)
+    wait_until(lambda: len(one.status()["consumers"]) == 2, 30, one.status)
+    send(wire, 10)
+    wait_until(lambda: all(each["delivered"] == 10 for each in one.status()["consumers"]), 30, one.status)
+    one.stop()
+    send(wire, 100, first=10)
+    other = start_daemon([stream], name="same").wait_ready()
+    wait_until(lambda: len(other.status()["consumers"]) == 2, 30, "attached again")
+    send(wire, 10, first=110)
+    wait_until(lambda: all(each["delivered"] == 10 for each in other.status()["consumers"]), 30, other.status)
+    consumer = next(each for each in other.status()["consumers"] if "lost" in each)
+    assert (consumer["lost_in_absence"], consumer["lost_before_card"]) == (100, 0), consumer
+    check.send_signal(signal.SIGTERM)
+    out = check.communicate(timeout=30)[0]
+    assert check.returncode == NOT_COMPLETE and "cannot be told 100\n" in out and "(sender, network) 1" not in out, out
+    assert "the network card lost" not in out, out
+    recorder.process.send_signal(signal.SIGTERM)
+    code, said, err = recorder.finish()
+    assert said["sources"][0]["unknown"] == ["restart"], said
+    found = info(tmp / "a.pcapng")
+    assert (code, found[0]) == (NOT_PROVEN, NOT_COMPLETE)
+    assert "100 are absent by their own numbers" in found[1]["verdict"], found
+    assert "before the network card" not in found[1]["verdict"] and "the network card lost" not in found[1]["verdict"]
+    assert found[1]["sequences"][0]["lost_in_absence"] == 100 and not found[1]["sequences"][0]["lost_before_card"]
+
+
+def test_an_end_while_the_daemon_is_away_blames_no_card(start_daemon, wire, record, tmp):
+    stream = testbed.stream(wire)
+    one = start_daemon([stream], name="same").wait_ready()
+    recorder = record(one, "-w", tmp / "a.pcapng")
+    send(wire, 10)
+    wait_until(lambda: one.status()["consumers"][0]["delivered"] == 10, 30, one.status)
+    one.process.kill()
+    one.process.wait()
+    send(wire, 100, first=10)
+    time.sleep(0.5)
+    code, said, err = recorder.finish(signal.SIGTERM)
+    assert code == NOT_PROVEN and "away" in said["sources"][0]["unknown"], said
+    assert "edge" not in said["sources"][0]["unknown"] and "the network card lost" not in err, (said, err)
+    assert info(tmp / "a.pcapng")[0] == NOT_PROVEN

@@ -75,7 +75,8 @@ static void expect_sums(const uint64_t counters[CONSUMER_COUNTER_N])
 	             counters[CONSUMER_COUNTER_ONCE] + counters[CONSUMER_COUNTER_LOST]));
 	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST],
 	             counters[CONSUMER_COUNTER_LOST_BEFORE_CARD] + counters[CONSUMER_COUNTER_LOST_IN_CARD] +
-	                     counters[CONSUMER_COUNTER_LOST_AFTER_CARD] + counters[CONSUMER_COUNTER_LOST_UNREAD]));
+	                     counters[CONSUMER_COUNTER_LOST_AFTER_CARD] + counters[CONSUMER_COUNTER_LOST_UNREAD] +
+	                     counters[CONSUMER_COUNTER_LOST_IN_ABSENCE]));
 }
 
 Test(consumer_counts, lost_numbers_are_shared_out_among_the_places_that_lose)
@@ -88,7 +89,8 @@ Test(consumer_counts, lost_numbers_are_shared_out_among_the_places_that_lose)
 	                                                      [IBVCAP_TRACKED_COUNTER_REPEATED] = 5,
 	                                                      [IBVCAP_TRACKED_COUNTER_UNREAD] = 3,
 	                                                      [IBVCAP_TRACKED_COUNTER_NO_BUFFER] = 20,
-	                                                      [IBVCAP_TRACKED_COUNTER_SKIPPED] = 30}};
+	                                                      [IBVCAP_TRACKED_COUNTER_SKIPPED] = 30,
+	                                                      [IBVCAP_TRACKED_COUNTER_ABSENCE] = 7}};
 	uint64_t counters[CONSUMER_COUNTER_N];
 
 	status_count_consumer(&view, counters);
@@ -96,7 +98,8 @@ Test(consumer_counts, lost_numbers_are_shared_out_among_the_places_that_lose)
 	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_AFTER_CARD], 30));
 	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_IN_CARD], 20));
 	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_UNREAD], 3));
-	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_BEFORE_CARD], 47));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_BEFORE_CARD], 40));
+	cr_expect(eq(u64, counters[CONSUMER_COUNTER_LOST_IN_ABSENCE], 7));
 }
 
 Test(consumer_counts, sums_of_numbers_hold_whatever_the_page_says)

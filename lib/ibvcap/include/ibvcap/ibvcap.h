@@ -528,8 +528,8 @@ struct ibvcap_tracker_counts {
 	uint64_t untracked; /* of packets: of sources for which there was no room */
 	/*
 	 * Of numbers.lost, by where they were lost: lost = lost_after_card + lost_in_card + lost_unread +
-	 * lost_before_card. What was sent twice and lost once is counted at the last place that lost it; all are 0 if a
-	 * packet takes several numbers, since the other counts are of packets.
+	 * lost_in_absence + lost_before_card. What was sent twice and lost once is counted at the last place that lost
+	 * it; all are 0 if a packet takes several numbers, since the other counts are of packets.
 	 */
 	uint64_t lost_after_card;  /* by this consumer, which skipped them */
 	uint64_t lost_in_card;     /* no row was free: no_buffer of the stream since the tracker's first block */
@@ -537,6 +537,11 @@ struct ibvcap_tracker_counts {
 	uint64_t lost_before_card; /* in the sender, the network, or the port: the rest */
 	uint32_t n_sources;
 	uint32_t reserved;
+	/*
+	 * Around a restart of the daemon, an outage of the interface, or the end of a member of the group: then, or in
+	 * the sender or the network. Which, cannot be told.
+	 */
+	uint64_t lost_in_absence;
 };
 
 /** A source: what its packets have in common, and its counts. What does not tell the stream's sources apart is 0. */

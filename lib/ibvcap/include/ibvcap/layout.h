@@ -390,6 +390,7 @@ enum ibvcap_tracked_counter {
 	IBVCAP_TRACKED_COUNTER_UNTRACKED,
 	IBVCAP_TRACKED_COUNTER_NO_BUFFER, /* of the stream, from the tracker's first packet to its last */
 	IBVCAP_TRACKED_COUNTER_SKIPPED,   /* of the consumer, likewise */
+	IBVCAP_TRACKED_COUNTER_ABSENCE,   /* numbers that were lost around a time for which nobody counts packets */
 	IBVCAP_TRACKED_COUNTER_N
 };
 #define IBVCAP_TRACKED_COUNTERS_MAX 16 /* room in the consumer page */
