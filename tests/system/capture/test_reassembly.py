@@ -248,6 +248,20 @@ def test_equal_datagrams_with_one_identification_come_at_any_pace(daemon, narrow
     assert code == 0 and "no packet is missing" in said, said
 
 
+def test_datagrams_to_another_port_take_none_with_their_identification_along(daemon, narrow, consumer):
+    """Where all fragments come to the stream, in any order of them."""
+    one = daemon([lidar(narrow)])
+    chance = random.Random(15)
+    ours, theirs = ([chance.randbytes(4000) for _ in range(20)] for _ in range(2))
+    reader = consumer(one, "lidar", "--count", len(ours), "--timeout", 30000)
+    for number, payload in enumerate(ours):
+        parts = in_fragments(narrow, payload)
+        narrow.send(*in_fragments(narrow, theirs[number], port=9000),
+                    *(parts[::-1] if testbed.BACKEND == "verbs" else parts))
+    expect_payloads(reader, ours)
+    expect_sum_at_rest(one, published=len(ours), no_buffer=0, ambiguous=0)
+
+
 @pytest.mark.parametrize("comes", ["before", "after"])
 def test_a_recording_with_a_fragment_that_came_again_is_not_proven(daemon, narrow, tmp, comes):
     """It is a repeat, or of a lost datagram with equal bytes. Files without it are complete."""
