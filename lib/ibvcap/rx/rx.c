@@ -13,6 +13,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+int ibvcap_rx_begin_together(struct ibvcap_rx *const *handles, uint32_t n)
+{
+	uint32_t n_queues = 0;
+	uint64_t begin_ns = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < handles[i]->n_parts; k++) {
+			if (!handles[i]->parts[k])
+				continue;
+			begin_ns = u64_max(begin_ns, rx_queue_whole_from(handles[i]->parts[k]));
+			n_queues++;
+		}
+	for (uint32_t i = 0; i < n && n_queues > 1 && begin_ns; i++)
+		for (uint32_t k = 0; k < handles[i]->n_parts && r == 0; k++)
+			r = handles[i]->parts[k] ? rx_queue_begin_at(handles[i]->parts[k], begin_ns) : 0;
+	return r;
+}
+
 static int open_queue(struct ibvcap_rx *rx, uint32_t queue, const struct ibvcap_rx_options *options)
 {
 	struct ibvcap_rx_options one = *options;
@@ -45,10 +64,10 @@ static int open_all(struct ibvcap_rx *rx, const struct ibvcap_rx_options *option
 		rx->shared.counts.failures++;
 		r = 0;
 	}
-	return r == -EINVAL && rx->failed
-	               ? error_set(-EIO, "stream '%s': all of its queues have failed: systemctl restart ibvcapd",
-	                           rx->shared.stream)
-	               : r;
+	if (r == -EINVAL && rx->failed)
+		return error_set(-EIO, "stream '%s': all of its queues have failed: systemctl restart ibvcapd",
+		                 rx->shared.stream);
+	return r < 0 ? r : ibvcap_rx_begin_together(&rx, 1);
 }
 
 int rx_new(struct ibvcap_rx **out, const char *path, const char *stream, const struct ibvcap_rx_options *options)

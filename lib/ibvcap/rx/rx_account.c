@@ -400,7 +400,8 @@ static const struct unknown_text {
 	{IBVCAP_UNKNOWN_EDGE, "edge",
          "the network card lost packets at about the time of the beginning or the end; whether before or after it, "
          "is not known"},
-	{IBVCAP_UNKNOWN_QUEUES, "queues", "the stream had other queues than those that were read"},
+	{IBVCAP_UNKNOWN_QUEUES, "queues",
+         "the stream had other queues than those that were read, or packets of a queue came too late"},
 	{IBVCAP_UNKNOWN_REMOVED, "removed", "the stream was removed from the configuration"},
 	{IBVCAP_UNKNOWN_ABANDONED, "abandoned", "a member of the group left with packets that it had acquired"},
 	{IBVCAP_UNKNOWN_NO_PACKETS, "no_packets",

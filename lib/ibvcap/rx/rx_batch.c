@@ -84,6 +84,13 @@ static void rx_skip_to_floor(struct rx_queue *queue)
 		consumer_store_skipped(queue->page, queue->skipped);
 }
 
+/* For the daemon, rows that were passed over are delivered. */
+static void rx_store_delivered(const struct rx_queue *queue)
+{
+	if (!queue->is_tap)
+		consumer_store_delivered(queue->page, queue->next - queue->attach_sequence - queue->skipped);
+}
+
 static void rx_hand_out(struct rx_queue *queue, struct ibvcap_rx_batch *batch, uint32_t slot, uint32_t n)
 {
 	uint32_t row = (uint32_t)(queue->next % queue->info.slots_per_block);
@@ -124,8 +131,7 @@ static void rx_hand_out(struct rx_queue *queue, struct ibvcap_rx_batch *batch, u
 	queue->batch_sequence = queue->next;
 	queue->next += n;
 	/* After the lease was stored: by this a lossless consumer stops keeping the block from reuse. */
-	if (!queue->is_tap)
-		consumer_store_delivered(queue->page, queue->next - queue->attach_sequence - queue->skipped);
+	rx_store_delivered(queue);
 }
 
 static uint32_t rx_rest_of_block(const struct rx_queue *queue)
@@ -133,8 +139,31 @@ static uint32_t rx_rest_of_block(const struct rx_queue *queue)
 	return queue->info.slots_per_block - (uint32_t)(queue->next % queue->info.slots_per_block);
 }
 
-/* At most max rows, if there are at least min. Rows handed out; 0: not that many are published; -errno. */
-static int rx_take(struct rx_queue *queue, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
+/* Pass over those of the next n rows, in a block that is safe, that are older than begin_ns. False: there is none. */
+static bool rx_pass_over(struct rx_queue *queue, uint32_t slot, uint32_t n)
+{
+	uint32_t row = (uint32_t)(queue->next % queue->info.slots_per_block), old = 0;
+	const struct ibvcap_meta *meta =
+		&queue->meta[(uint64_t)queue->leases[slot].physical * queue->info.slots_per_block + row];
+
+	while (old < n && meta[old].timestamp_ns < queue->begin_ns)
+		old++;
+	if (queue->is_tap && tap_load_floor(queue->ring) > queue->leases[slot].block)
+		return true; /* these were other rows: it finds the block recycled */
+	if (old < n)
+		queue->begin_ns = 0;
+	if (old == 0)
+		return false;
+	queue->next += old;
+	queue->passed += old;
+	if (!queue->is_tap && queue->leases[slot].n_batches == 0)
+		consumer_clear_lease(queue->page, slot);
+	rx_store_delivered(queue);
+	return true;
+}
+
+/* Lease the next rows: at most max, if there are at least min. Rows; 0: not that many are published; -errno. */
+static int rx_find_rows(struct rx_queue *queue, uint32_t max, uint32_t min, uint32_t *slot_found)
 {
 	for (;;) {
 		uint64_t block = queue->next / queue->info.slots_per_block;
@@ -158,9 +187,60 @@ static int rx_take(struct rx_queue *queue, struct ibvcap_rx_batch *batch, uint32
 			continue;
 		}
 		most = (uint32_t)u64_min(published, most);
-		rx_hand_out(queue, batch, slot, most);
+		if (queue->begin_ns && rx_pass_over(queue, slot, most))
+			continue;
+		*slot_found = slot;
 		return (int)most;
 	}
+}
+
+static int rx_take(struct rx_queue *queue, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min)
+{
+	uint32_t slot;
+	int n = rx_find_rows(queue, max, min, &slot);
+
+	if (n > 0)
+		rx_hand_out(queue, batch, slot, (uint32_t)n);
+	return n;
+}
+
+/* ---- the beginning ------------------------------------------------------------------------------- */
+
+/* As a tap reads a row. False: it is not in the ring. */
+static bool rx_read_time(const struct rx_queue *queue, uint64_t sequence, uint64_t *ns)
+{
+	const uint32_t n = queue->info.slots_per_block;
+	uint32_t physical = consumer_load_table_at(queue->table, queue->table_mask, sequence / n);
+
+	if (sequence >= consumer_load_head(queue->ring) || physical >= queue->n_blocks)
+		return false;
+	*ns = queue->meta[(uint64_t)physical * n + sequence % n].timestamp_ns;
+	return tap_load_floor(queue->ring) <= sequence / n;
+}
+
+uint64_t rx_queue_whole_from(const struct rx_queue *queue)
+{
+	uint64_t ns = 0;
+
+	if (queue->reattach.away || queue->attach_sequence == 0)
+		return 0;
+	if (!rx_read_time(queue, queue->attach_sequence - 1, &ns))
+		rx_read_time(queue, queue->attach_sequence, &ns);
+	return ns ? ns + 1 : 0;
+}
+
+int rx_queue_begin_at(struct rx_queue *queue, uint64_t begin_ns)
+{
+	uint32_t slot;
+	int n;
+
+	if (queue->reattach.away)
+		return 0;
+	queue->begin_ns = begin_ns;
+	n = rx_find_rows(queue, UINT32_MAX, 1, &slot);
+	if (n > 0 && !queue->is_tap)
+		consumer_clear_lease(queue->page, slot);
+	return n < 0 ? n : 0;
 }
 
 /* ---- the calls ----------------------------------------------------------------------------------- */
@@ -191,11 +271,13 @@ static int rx_acquire_in_epoch(struct rx_queue *queue, struct ibvcap_rx_batch *b
 
 	if (r != 0)
 		return r;
-	waited =
-		waiter_wait(&queue->waiter, queue->next + rx_queue_least(queue, max, min), timeout_ms, queue->next + 1);
-	if (waited < 0)
-		return waited;
-	r = rx_take(queue, batch, max, 1);
+	do {
+		waited = waiter_wait(&queue->waiter, queue->next + rx_queue_least(queue, max, min), timeout_ms,
+		                     queue->next + 1);
+		if (waited < 0)
+			return waited;
+		r = rx_take(queue, batch, max, 1);
+	} while (r == 0 && waited == WAIT_REACHED && queue->begin_ns); /* all were passed over */
 	if (r != 0)
 		rx_wait_disarm(queue);
 	return r == 0 && waited == WAIT_END ? -ESHUTDOWN : r;

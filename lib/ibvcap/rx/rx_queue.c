@@ -123,9 +123,8 @@ void rx_queue_describe(const struct rx_queue *queue, struct ibvcap_rx_info *info
 	info->size = sizeof(*info);
 	info->n_attached = !queue->reattach.away;
 	info->failed_queues = rx_queue_failed(queue);
-	info->attach_sequence = queue->attach_sequence;
-	info->attach_back =
-		queue->attach_head > queue->attach_sequence ? queue->attach_head - queue->attach_sequence : 0;
+	info->attach_sequence = queue->attach_sequence + queue->passed;
+	info->attach_back = queue->attach_head > info->attach_sequence ? queue->attach_head - info->attach_sequence : 0;
 	info->disconnected = queue->reattach.away && queue->info.epoch;
 	if (queue->reattach.away)
 		return;
@@ -137,13 +136,13 @@ void rx_queue_describe(const struct rx_queue *queue, struct ibvcap_rx_info *info
 
 void rx_queue_add_counts(const struct rx_queue *queue, struct ibvcap_rx_counts *sum)
 {
-	uint64_t head = queue->next;
+	uint64_t head = queue->next, first = queue->attach_sequence + queue->passed;
 
 	/* Between two epochs, all of the last was delivered. */
 	if (!queue->reattach.away && consumer_load_head(queue->ring) > head)
 		head = consumer_load_head(queue->ring);
-	sum->published += head - queue->attach_sequence;
-	sum->delivered += queue->next - queue->attach_sequence - queue->skipped;
+	sum->published += head - first;
+	sum->delivered += queue->next - first - queue->skipped;
 	sum->skipped += queue->skipped;
 	sum->lag += head - queue->next;
 	sum->abandoned += queue->abandoned;

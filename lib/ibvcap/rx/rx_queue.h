@@ -95,6 +95,9 @@ struct rx_queue {
 	const _Atomic uint32_t *table;
 	const struct ibvcap_meta *meta;
 
+	uint64_t begin_ns; /* rows that are older are passed over, until one comes that is not; 0: none */
+	uint64_t passed;   /* rows that were passed over: they are in no count of the handle */
+
 	uint64_t next;           /* packet number to acquire next */
 	uint64_t batch_sequence; /* of the last batch */
 	uint64_t skipped;
@@ -230,6 +233,15 @@ uint32_t rx_queue_least(const struct rx_queue *queue, uint32_t max, uint32_t min
  * errors of ibvcap_rx_acquire(). Never waits.
  */
 int rx_queue_try(struct rx_queue *queue, struct ibvcap_rx_batch *batch, uint32_t max, uint32_t min);
+
+/**
+ * Of a queue that is newly attached: every row with this timestamp or a newer one is this consumer's, because those of
+ * a ring never go back. 0: every row of the epoch is, or nothing is known.
+ */
+uint64_t rx_queue_whole_from(const struct rx_queue *queue);
+
+/** Pass over all rows that are older, those that are published later, too. 0, -EPROTO. */
+int rx_queue_begin_at(struct rx_queue *queue, uint64_t begin_ns);
 
 /** -EINVAL with its text: the batch is none of the handle's. */
 int rx_refuse_batch(const char *stream);

@@ -129,6 +129,8 @@ static void rx_stay_in_epoch(const struct rx_queue *queue, struct rx_queue *new)
 {
 	new->attach_sequence = queue->attach_sequence;
 	new->attach_head = queue->attach_head;
+	new->begin_ns = queue->begin_ns;
+	new->passed = queue->passed;
 	new->next = queue->next;
 	new->skipped = queue->skipped;
 	new->gap = queue->gap;

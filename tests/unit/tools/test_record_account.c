@@ -209,9 +209,10 @@ Test(record_account, the_verdict_of_all_is_the_worst)
 	accounts[2].rx.no_buffer = 5;
 	accounts[2].rx.no_buffer_least = 2;
 	cr_expect_eq(recording_accounts_unknown(accounts, 3), IBVCAP_UNKNOWN_QUEUES | IBVCAP_UNKNOWN_REMOVED);
-	expect_verdict(IBVCAP_VERDICT_INCOMPLETE,
-	               "Incomplete: 8 packets are missing, and maybe more. the stream had other queues than those that "
-	               "were read. the stream was removed from the configuration.");
+	expect_verdict(
+		IBVCAP_VERDICT_INCOMPLETE,
+		"Incomplete: 8 packets are missing, and maybe more. the stream had other queues than those that "
+		"were read, or packets of a queue came too late. the stream was removed from the configuration.");
 	accounts[0].rx.unknown = accounts[1].rx.unknown = 0;
 	expect_verdict(IBVCAP_VERDICT_INCOMPLETE, "Incomplete: 8 packets are missing.");
 	filter = "udp";

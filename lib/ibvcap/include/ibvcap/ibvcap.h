@@ -256,6 +256,13 @@ int ibvcap_rx_open(const char *socket_path, const char *stream, const struct ibv
                    struct ibvcap_rx **rx);
 
 /**
+ * Let handles that were opened for one queue each begin at one moment, before a packet is acquired from any: the
+ * earliest timestamp from which on each has all packets of its queue. Packets with an older one are passed over: they
+ * are in no batch and in no count. ibvcap_rx_open() does this for all queues of a handle. 0; -EPROTO.
+ */
+int ibvcap_rx_begin_together(struct ibvcap_rx *const *handles, uint32_t n);
+
+/**
  * Give back leases, mappings and socket, and free the handle. Its batches become invalid. NULL is allowed. A child of
  * fork() has the mappings too: the daemon frees the consumer's place when the child has closed its copy of the handle,
  * ended, or called execve().
