@@ -28,9 +28,18 @@ bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment)
 	return moment->is_settled || ibvcap_rx_settle_moment(source->rx, moment) != 0;
 }
 
+bool source_settle_from(struct source *source)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	if (ibvcap_rx_info(source->rx, &info) == 0 && source->from.epoch == info.epoch)
+		source->from.sequence = info.attach_sequence;
+	return source_settle(source, &source->from);
+}
+
 bool source_settle_ends(struct source *source)
 {
-	bool is_settled = source_settle(source, &source->from);
+	bool is_settled = source_settle_from(source);
 
 	return source_settle(source, &source->until) && is_settled;
 }
@@ -67,7 +76,7 @@ void source_end_parts(const struct source *source, struct row_counts written, st
 	parts->end.other_files = source->n_written - written.rows;
 	parts->end.filtered = source->n_filtered;
 	parts->named_no_buffer = source->losses.no_buffer;
-	parts->unknown = unknown_of_error(source->end_error);
+	parts->unknown = unknown_of_error(source->end_error) | (source->is_late ? IBVCAP_UNKNOWN_QUEUES : 0);
 }
 
 /* ---- accounts ------------------------------------------------------------------------------------ */

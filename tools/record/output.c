@@ -5,8 +5,10 @@
  */
 #include "tools/record/recorder.h"
 
+#include "lib/base/min.h"
 #include "lib/base/time.h"
 #include "lib/recording/pcapng.h"
+#include "tools/record/cut.h"
 #include "tools/record/record_file.h"
 
 #include <errno.h>
@@ -31,6 +33,7 @@ static void end_parts(struct recorder *recorder, struct record_output *output, c
 		else
 			source_take_moment(source, &parts->until);
 		source_end_parts(source, output->sources[i].written, parts);
+		parts->unknown |= output->is_late ? IBVCAP_UNKNOWN_QUEUES : 0;
 		parts->end.lag = ends ? ends[number].lag : 0;
 		if (unnamed->text[0] && used < sizeof(file->note) - 1)
 			used += (size_t)snprintf(file->note + used, sizeof(file->note) - used, "%s%s: %s",
@@ -117,6 +120,10 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 	/* In a pipe, a file must end before the next one begins. */
 	ended->rotated_ns = part_file_is_special(recorder->options.path) ? 0 : time_monotonic_ns();
 	ended->next = file;
+	/* A file that ends by its time has no row of that time, whenever it is noticed. */
+	ended->until_ns = output->begin_ns = u64_min(now_ns, output->rotate_ns);
+	output->newest_ns = 0;
+	output->is_late = false;
 	file->number = ended->number + 1;
 	for (unsigned i = 0; i < output->files.n_sources; i++) {
 		file->sources[i].from = ended->sources[i].until;
@@ -129,22 +136,48 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 	output_begin_file(recorder, output, now_ns);
 }
 
+void output_end_at(struct record_output *output, uint64_t utc_ns, uint64_t now_ns)
+{
+	output->rotate_ns = u64_min(output->rotate_ns, utc_ns);
+	output->until_ns = u64_min(output->until_ns, now_ns);
+}
+
 /* ---- the ends of files --------------------------------------------------------------------------- */
 
-/* True: the daemon has settled the losses of the file, or the file has waited long enough. */
+/*
+ * True: the daemon has settled the losses of the file, and all its rows were read; or the file has waited long enough
+ * for the daemon. In a pipe it waits for nothing.
+ */
 static bool is_settled(struct recorder *recorder, struct writer_file *file, uint64_t now_ns)
 {
-	bool is_all = true;
+	bool is_all = true, is_late = now_ns >= file->rotated_ns + SETTLE_NS_MAX;
 
 	for (unsigned i = 0; i < file->output->n_sources; i++) {
 		struct source *source = &recorder->sources[file->output->first_source + i];
 		struct account_parts *parts = &file->sources[i];
+		bool is_source_settled = source_settle(source, &parts->until);
+		bool is_past =
+			recorder->is_drained ? !source->is_late : source_is_past(source, file->until_ns, &parts->until);
+		bool waits = !is_source_settled || (!is_past && !recorder->is_drained && file->rotated_ns);
 
-		is_all &= source_settle(source, &parts->until);
+		is_all &= !waits || (is_late && !is_source_settled);
+		if (!is_past && !waits)
+			parts->unknown |= IBVCAP_UNKNOWN_QUEUES;
 		if (parts->is_first)
 			parts->from = source->from;
 	}
-	return is_all || now_ns >= file->rotated_ns + SETTLE_NS_MAX;
+	return is_all;
+}
+
+/* The packet is older than its file: it is of one that has ended, and maybe waits until the daemon has settled it. */
+static void note_late(struct recorder *recorder, struct record_output *output)
+{
+	struct writer_file *file;
+
+	output->is_late = true;
+	STAILQ_FOREACH (file, &recorder->ending, entry)
+		for (unsigned i = 0; i < output->files.n_sources && file->output == &output->files; i++)
+			file->sources[i].unknown |= IBVCAP_UNKNOWN_QUEUES;
 }
 
 /* Files end in the order in which they were filled: the window and the commands get them in this order. */
@@ -154,7 +187,7 @@ void output_end_settled(struct recorder *recorder, uint64_t now_ns)
 
 	/* Settle early: a loss between the moment and the daemon's next record may be before the moment or after it. */
 	for (unsigned i = 0; i < recorder->n_sources; i++)
-		source_settle(&recorder->sources[i], &recorder->sources[i].from);
+		source_settle_from(&recorder->sources[i]);
 	while ((file = STAILQ_FIRST(&recorder->ending)) && is_settled(recorder, file, now_ns)) {
 		STAILQ_REMOVE_HEAD(&recorder->ending, entry);
 		for (unsigned i = 0; file->next && i < file->output->n_sources; i++)
@@ -242,8 +275,14 @@ static bool is_file_full(const struct recorder *recorder, const struct record_ou
 {
 	const struct record_options *options = &recorder->options;
 
-	return output->n_packets && (output->bytes + bytes > options->file_bytes ||
-	                             output->n_packets >= options->file_packets || time_ns >= output->rotate_ns);
+	/* A row that is older than others in the file came later, by another queue. Or UTC was set back. */
+	bool is_between = output->files.n_sources > 1 && time_ns <= output->newest_ns &&
+	                  output->newest_ns - time_ns < SETTLE_NS_MAX;
+
+	if (!output->n_packets)
+		return false;
+	return time_ns >= output->rotate_ns || (!is_between && (output->bytes + bytes > options->file_bytes ||
+	                                                        output->n_packets >= options->file_packets));
 }
 
 /* The packet names what is missing before it. */
@@ -265,7 +304,7 @@ static size_t write_packet(const struct record_output *output, const struct pcap
 	return pcapng_write_packet(buffer->at + buffer->used, WRITER_BUFFER_BYTES - buffer->used, packet);
 }
 
-void output_put(struct recorder *recorder, struct record_output *output, unsigned source,
+bool output_put(struct recorder *recorder, struct record_output *output, unsigned source,
                 const struct pcapng_packet *packet, bool is_piece)
 {
 	const struct row_counts one = {.rows = 1, .pieces = is_piece};
@@ -281,6 +320,9 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 	n = write_packet(output, &named);
 	/* Both calls give the output another buffer. A file that ends names the losses itself. */
 	if (is_file_full(recorder, output, n, packet->time_ns)) {
+		if (!sources_may_be_cut(recorder->sources + output->files.first_source, output->files.n_sources,
+		                        packet->time_ns, false))
+			return false;
 		output_rotate(recorder, output, packet->time_ns);
 		named = *packet;
 		named.interface = source - output->files.first_source;
@@ -289,6 +331,9 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 		output_flush(recorder, output);
 		n = write_packet(output, &named);
 	}
+	if (packet->time_ns < output->begin_ns && recorder->sources[source].n_queues > 1)
+		note_late(recorder, output);
+	output->newest_ns = u64_max(output->newest_ns, packet->time_ns);
 	buffer = output->buffer;
 	piece = &buffer->piece;
 	if (buffer->used == 0)
@@ -308,6 +353,7 @@ void output_put(struct recorder *recorder, struct record_output *output, unsigne
 	row_counts_add(&buffer->n_rows[named.interface], &one);
 	losses_named(&shown->unnamed);
 	row_counts_add(&shown->written, &one);
+	return true;
 }
 
 uint64_t output_rows_left(const struct record_options *options, const struct record_output *output)

@@ -24,10 +24,13 @@ struct record_output {
 	struct writer_output files;
 	struct writer_file *file; /* that is being filled */
 	struct writer_buffer *buffer;
-	uint64_t bytes;                 /* size of the file so far, before compression */
-	uint64_t n_packets;             /* packets in the file so far; of raw_format: rows */
-	uint64_t rotate_ns;             /* UTC at which the file ends; UINT64_MAX: never */
-	uint64_t until_ns;              /* the same as CLOCK_MONOTONIC, because UTC may be set back */
+	uint64_t begin_ns;  /* UTC at which the file begins: older rows are of those before it; 0: the first */
+	uint64_t newest_ns; /* of the rows in the file */
+	bool is_late;       /* the file has rows of which a file before it is not proven to have all */
+	uint64_t bytes;     /* size of the file so far, before compression */
+	uint64_t n_packets; /* packets in the file so far; of raw_format: rows */
+	uint64_t rotate_ns; /* UTC at which the file ends; UINT64_MAX: never */
+	uint64_t until_ns;  /* the same as CLOCK_MONOTONIC, because UTC may be set back */
 	struct output_source sources[]; /* by number, less files.first_source */
 };
 SLIST_HEAD(record_outputs, record_output);
@@ -50,8 +53,14 @@ void output_flush(struct recorder *recorder, struct record_output *output);
 /** The next file begins at now_ns, UTC. The file before gets its end when the daemon has settled its losses. */
 void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns);
 
-/** Put a packet of a source into the file, and end the file before that if it is full. */
-void output_put(struct recorder *recorder, struct record_output *output, unsigned source,
+/** The file ends at this time, now: when the first packet behind it comes, or none has come. */
+void output_end_at(struct record_output *output, uint64_t utc_ns, uint64_t now_ns);
+
+/**
+ * Put a packet of a source into the file, and end the file before that if it is full. False: it is, and older packets
+ * may yet come: nothing was done.
+ */
+bool output_put(struct recorder *recorder, struct record_output *output, unsigned source,
                 const struct pcapng_packet *packet, bool is_piece);
 
 /**

@@ -47,10 +47,10 @@ static int open_stream(struct recorder *recorder, const char *stream)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	uint32_t queue = 0;
+	int r;
 
 	do {
 		struct source *source = &recorder->sources[recorder->n_sources];
-		int r;
 
 		if (recorder->n_sources == RECORD_SOURCES_MAX) {
 			fprintf(stderr, "ibvcap record: more than %d queues: record them by several processes\n",
@@ -75,7 +75,11 @@ static int open_stream(struct recorder *recorder, const char *stream)
 		recorder->n_sources++;
 		ibvcap_rx_info(source->rx, &info);
 	} while (++queue < info.n_queues);
-	return EX_OK;
+	r = source_begin(&recorder->sources[recorder->n_sources - queue], queue);
+	if (r == 0)
+		return EX_OK;
+	report_failure("record", r);
+	return report_exit_code(r);
 }
 
 static int open_sources(struct recorder *recorder)

@@ -2,10 +2,12 @@
 /* Takes rows from all sources in the order of their times, and hands them to the files. */
 #include "tools/record/recorder.h"
 
+#include "lib/base/min.h"
 #include "lib/base/time.h"
 #include "lib/recording/pcapng.h"
 #include "lib/recording/row_frame.h"
 #include "tools/common/stop_signal.h"
+#include "tools/record/cut.h"
 #include "tools/record/row_filter.h"
 
 #include <errno.h>
@@ -13,6 +15,9 @@
 
 #define FLUSH_NS       TIME_SECOND_NS /* packets are in the file at latest this time after they were received */
 #define PIPE_FLUSH_NS  (TIME_SECOND_NS / 10)
+#define HOLD_NS        1000000
+#define ORDERED_ROWS   4096u      /* the last ones of --count, so that it ends at one moment of all queues */
+#define CLOCK_NS_MAX   100000000u /* the end of a recording waits no longer for a clock that is not exact */
 #define PACKET_ENDS_NS 100000000u /* how much later than its time a packet comes at most, for files that end by time */
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
@@ -26,10 +31,29 @@ static void count_parts(struct source *source, const struct ibvcap_meta *meta)
 		source->n_truncated++;
 }
 
-static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
+static uint64_t row_ns(const struct source *source)
+{
+	return source->batch.meta[source->next].timestamp_ns;
+}
+
+static void hold_rows(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = HOLD_NS}, NULL);
+}
+
+/* The recording ends before the rows of that time. */
+static void note_end(struct recorder *recorder, uint64_t ns)
+{
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		recorder->sources[i].is_late = !source_is_past(&recorder->sources[i], ns, &recorder->sources[i].edge);
+}
+
+/* False: the file, or the recording, is to end with this row, and older rows of other queues may yet come. */
+static bool record_row(struct recorder *recorder, unsigned number, uint32_t i)
 {
 	struct source *source = &recorder->sources[number];
 	const struct ibvcap_meta *meta = &source->batch.meta[i];
+	uint64_t n_left = recorder->options.count - recorder->n_packets;
 	struct row_frame frame;
 	struct pcapng_packet packet = {.options = PCAPNG_PACKET_HAS_ID | PCAPNG_PACKET_HAS_QUEUE,
 	                               .packet_id = source->batch.sequence + i,
@@ -38,12 +62,12 @@ static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 
 	if (meta->flags & IBVCAP_PACKET_FLAG_ERROR) {
 		losses_of_error(&source->losses);
-		return;
+		return true;
 	}
 	row_frame_of(&source->batch, i, &frame);
 	if (recorder->options.row_filter && !row_filter_takes(recorder->options.row_filter, &frame)) {
 		source->n_filtered++;
-		return;
+		return true;
 	}
 	row_frame_cut(&frame, recorder->options.snap_bytes);
 	memcpy(packet.frame, frame.at, sizeof(packet.frame));
@@ -51,12 +75,20 @@ static void record_row(struct recorder *recorder, unsigned number, uint32_t i)
 	packet.wire_bytes = frame.wire_bytes;
 	if (packet.time_ns == 0)
 		packet.time_ns = time_utc_ns();
-	output_put(recorder, output_of(recorder, number, meta->flow), number, &packet,
-	           meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT);
+	if (n_left <= ORDERED_ROWS &&
+	    !sources_may_be_cut(recorder->sources, recorder->n_sources, packet.time_ns, n_left == 1))
+		return false;
+	if (!output_put(recorder, output_of(recorder, number, meta->flow), number, &packet,
+	                meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT))
+		return false;
+	recorder->newest_ns = u64_max(recorder->newest_ns, packet.time_ns);
+	if (n_left == 1)
+		note_end(recorder, recorder->newest_ns);
 	source->n_written++;
 	count_parts(source, meta);
 	recorder->n_packets++;
 	recorder->n_bytes += frame.wire_bytes;
+	return true;
 }
 
 /* All rows of the batch, or those that the filter takes. Without memory the recording ends, and none is written. */
@@ -96,7 +128,7 @@ static void record_batch(struct recorder *recorder, unsigned number)
 	recorder->n_bytes += (uint64_t)rows.n * rows.stride;
 }
 
-/* Record the rows that lie before those of the other sources. */
+/* Record the rows that lie before those of the other sources, as far as they need not wait for older ones. */
 static void record_run(struct recorder *recorder, unsigned number, uint64_t until_ns)
 {
 	struct source *source = &recorder->sources[number];
@@ -107,7 +139,10 @@ static void record_run(struct recorder *recorder, unsigned number, uint64_t unti
 		return;
 	}
 	do {
-		record_row(recorder, number, source->next);
+		if (!record_row(recorder, number, source->next)) {
+			hold_rows();
+			return;
+		}
 		source->next++; /* a file that ends at this row ends before it */
 	} while (source->next < source->batch.n && source->batch.meta[source->next].timestamp_ns <= until_ns &&
 	         recorder->n_packets < recorder->options.count);
@@ -130,9 +165,15 @@ static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 	if (SLIST_FIRST(&recorder->outputs)->buffer->used == 0)
 		writer_look_for_reader(&recorder->writer);
 	SLIST_FOREACH (output, &recorder->outputs, entry) {
-		if (rotates ||
-		    (output->rotate_ns != UINT64_MAX && output->n_packets &&
-		     (utc_ns >= output->rotate_ns + PACKET_ENDS_NS || now_ns >= output->until_ns + PACKET_ENDS_NS)))
+		if (rotates && (!output->n_packets || output->files.n_sources == 1))
+			output_rotate(recorder, output, utc_ns);
+		else if (rotates)
+			output_end_at(output, utc_ns, now_ns);
+		else if (output->rotate_ns != UINT64_MAX && output->n_packets &&
+		         (utc_ns >= output->rotate_ns + PACKET_ENDS_NS ||
+		          now_ns >= output->until_ns + PACKET_ENDS_NS) &&
+		         sources_may_be_cut(recorder->sources + output->files.first_source, output->files.n_sources,
+		                            output->rotate_ns, false))
 			output_rotate(recorder, output, utc_ns);
 		else if (now_ns - output->buffer->filled_ns >= flush_ns)
 			output_flush(recorder, output);
@@ -171,19 +212,27 @@ int recorder_run(struct recorder *recorder, unsigned *which)
 	return 0;
 }
 
-/* Record all packets that were published until now. */
-static void drain_sources(struct recorder *recorder)
+/* Rows that were taken, or are published by now. */
+static uint64_t rows_published(const struct recorder *recorder)
 {
-	uint64_t end = recorder_rows_taken(recorder), until_ns;
-	int oldest = 0;
+	uint64_t n = recorder_rows_taken(recorder);
 
 	for (unsigned i = 0; i < recorder->n_sources; i++) {
 		const struct source *source = &recorder->sources[i];
 		struct ibvcap_rx_counts counts = IBVCAP_INIT(struct ibvcap_rx_counts);
 
 		ibvcap_rx_counts(source->rx, &counts);
-		end += counts.lag + (source->has_batch ? source->batch.n - source->next : 0);
+		n += counts.lag + (source->has_batch ? source->batch.n - source->next : 0);
 	}
+	return n;
+}
+
+/* Record all packets that were published until now. */
+static void drain_published(struct recorder *recorder)
+{
+	uint64_t end = rows_published(recorder), until_ns;
+	int oldest = 0;
+
 	if (recorder->options.count > end)
 		recorder->options.count = end;
 	while (oldest >= 0 && recorder_rows_taken(recorder) < end && recorder->n_packets < recorder->options.count &&
@@ -194,6 +243,58 @@ static void drain_sources(struct recorder *recorder)
 		if (oldest >= 0)
 			record_run(recorder, (unsigned)oldest, until_ns);
 	}
+}
+
+/* The time of now, and a wait until all packets from before it have come, also by a clock that is not exact. */
+static uint64_t choose_end(const struct recorder *recorder)
+{
+	uint64_t error_ns = 0, end_ns = time_utc_ns();
+
+	for (unsigned i = 0; i < recorder->n_sources; i++) {
+		struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+		ibvcap_rx_info(recorder->sources[i].rx, &info);
+		error_ns = u64_max(error_ns, u64_min(info.clock_error_ns, CLOCK_NS_MAX));
+	}
+	nanosleep(&(struct timespec){.tv_nsec = (long)(2 * error_ns)}, NULL);
+	return end_ns + error_ns;
+}
+
+/* Record all packets that came until now, of all queues. If UTC was set back, their timestamps do not tell it. */
+static void drain_until_now(struct recorder *recorder)
+{
+	uint64_t end_ns = choose_end(recorder), published = rows_published(recorder), until_ns;
+	uint64_t wait_ns = time_monotonic_ns() + SETTLE_NS_MAX;
+
+	while (recorder->n_packets < recorder->options.count && !atomic_load(&recorder->writer.error)) {
+		bool is_over = recorder_rows_taken(recorder) >= published && time_monotonic_ns() > wait_ns;
+		int oldest;
+
+		for (unsigned i = 0; i < recorder->n_sources; i++)
+			recorder_fill(recorder, &recorder->sources[i], 0);
+		oldest = recorder_oldest(recorder, &until_ns);
+		if (is_over || sources_are_past(recorder->sources, recorder->n_sources, end_ns)) {
+			note_end(recorder, end_ns);
+			return;
+		}
+		if (oldest >= 0 && row_ns(&recorder->sources[oldest]) < end_ns)
+			record_run(recorder, (unsigned)oldest, u64_min(until_ns, end_ns - 1));
+		else
+			hold_rows();
+	}
+}
+
+static void drain_sources(struct recorder *recorder)
+{
+	bool is_several = false;
+
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		is_several |= recorder->sources[i].n_queues > 1;
+	if (is_several)
+		drain_until_now(recorder);
+	else
+		drain_published(recorder);
+	recorder->is_drained = true;
 }
 
 /* Wait until the daemon has settled the losses before the end, but at most SETTLE_NS_MAX. */

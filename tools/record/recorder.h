@@ -19,8 +19,10 @@ struct recorder {
 	struct writer_files ending; /* files that are full, and wait until the daemon has settled their losses */
 	struct record_output *by_flow[RECORD_SOURCES_MAX][OUTPUT_FLOWS_MAX]; /* by the first source of the stream */
 	uint64_t n_packets;                                                  /* put into buffers */
+	uint64_t newest_ns;                                                  /* of their timestamps */
 	uint64_t n_bytes;                                                    /* of frames */
-	uint64_t waited_ns;                                                  /* for a free buffer, all in all */
+	bool is_drained;    /* all rows until the end were taken, but for sources that are late */
+	uint64_t waited_ns; /* for a free buffer, all in all */
 	struct recording_account accounts[RECORD_SOURCES_MAX]; /* after recorder_finish(): of all files together */
 	uint64_t start_ns;                                     /* CLOCK_MONOTONIC */
 	uint64_t nap_rows;                                     /* rows that were taken when all had been read */

@@ -52,9 +52,22 @@ int source_open(struct source *source, const struct record_options *options, con
 	source->has_flow_numbers = info.flags & IBVCAP_RING_FLAG_FLOWS;
 	snprintf(source->stream, sizeof(source->stream), "%s", stream);
 	source_print_name(source->name, stream, queue, info.n_queues);
-	source_take_moment(source, &source->from);
-	losses_caught_up(&source->losses, time_monotonic_ns());
 	return 0;
+}
+
+int source_begin(struct source *sources, unsigned n)
+{
+	struct ibvcap_rx *handles[RECORD_SOURCES_MAX] = {0};
+	int r;
+
+	for (unsigned i = 0; i < n; i++)
+		handles[i] = sources[i].rx;
+	r = ibvcap_rx_begin_together(handles, n);
+	for (unsigned i = 0; i < n; i++) {
+		source_take_moment(&sources[i], &sources[i].from);
+		losses_caught_up(&sources[i].losses, time_monotonic_ns());
+	}
+	return r;
 }
 
 void source_close(struct source *source)

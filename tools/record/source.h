@@ -53,6 +53,10 @@ struct source {
 	struct ibvcap_rx_moment from;    /* when it was attached */
 	struct ibvcap_rx_moment until;   /* when the recording ended */
 	struct ibvcap_rx_moment printed; /* when the last line of progress was printed */
+	/* When sources_are_past() was first asked for the time edge_ns: that time was before the moment. */
+	struct ibvcap_rx_moment edge;
+	uint64_t edge_ns;
+	bool is_late; /* the recording ended before its queue had told of all rows until the end */
 };
 
 /** "lidar", or "lidar/1" if the stream has several queues. */
@@ -63,6 +67,9 @@ void source_print_name(char name[SOURCE_NAME_BYTES], const char *stream, uint32_
  * follow one another from queue 0 on. 0; the library's error, of which ibvcap_error_text() says more.
  */
 int source_open(struct source *source, const struct record_options *options, const char *stream, uint32_t queue);
+
+/** All sources of a stream, which were just opened: they begin at one moment. 0; the library's error. */
+int source_begin(struct source *sources, unsigned n);
 void source_close(struct source *source);
 
 /** Fill in the stream's description from the daemon's status. Without an answer the fields stay empty. */

@@ -50,6 +50,7 @@ struct writer_file {
 	struct record_file file;
 	struct open_file open;
 	uint64_t start_ns; /* the time in its name */
+	uint64_t until_ns; /* the reader's own: the next file begins there, by the rows' timestamps */
 	uint64_t number;   /* index among the output's files, from 0 on */
 	bool is_last;
 	char note[LOSSES_TEXT_BYTES];  /* losses after the last packet of the file */

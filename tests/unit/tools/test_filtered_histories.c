@@ -4,6 +4,7 @@
  * files by size, by flow and by time. No file may be called complete in which a row is missing that matches, nor one
  * incomplete that lost none, and each sum must add up. IBVCAP_HISTORY_SEED: only this one.
  */
+#include "lib/base/time.h"
 #include "tests/unit/tools/recorded.h"
 #include "tools/inspect/inspect_file.h"
 #include "tools/record/row_filter.h"
@@ -52,8 +53,7 @@ static void publish_some(unsigned source)
 		return;
 	for (unsigned i = 0; i < n; i++)
 		rows[source][n_published[source] + i] = (struct row){.is_error = is_error, .flow = flow};
-	recorded_publish_kind(source, n, RECORDED_BASE_NS + n_published[source] * 1000, 1000,
-	                      is_error ? IBVCAP_PACKET_FLAG_ERROR : 0, flow);
+	recorded_publish_kind(source, n, time_utc_ns(), 0, is_error ? IBVCAP_PACKET_FLAG_ERROR : 0, flow);
 	n_published[source] += n;
 }
 

@@ -122,6 +122,7 @@ TestSuite(record_source, .init = begin, .fini = end, .timeout = 20);
 Test(record_source, lossless_if_the_stream_permits_it)
 {
 	cr_assert_eq(source_open(&sources[0], &options, "lidar", 0), 0);
+	cr_assert_eq(source_begin(&sources[0], 1), 0);
 	cr_expect(n_asked == 1 && asked.policy == IBVCAP_POLICY_LOSSLESS && sources[0].is_lossless);
 	cr_expect_str_eq(asked_stream, "lidar");
 	cr_expect_str_eq(sources[0].name, "lidar");
