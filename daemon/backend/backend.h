@@ -79,9 +79,9 @@ struct backend_queue {
 	/* The queue that this one takes its frames from, which has the members below for both; NULL: none. */
 	const struct backend_queue *device;
 	_Atomic(const char *) error; /* the device's word for the last error that stopped the queue, static; or NULL */
-	/* With counts_drops: of the packets of the last read_matched(), those dropped. */
+	/* With counts_drops: of the packets of the last read_matched(), those dropped; and what poll() has dropped. */
 	_Atomic uint64_t n_dropped[BACKEND_N_DROPS];
-	/* Events beyond the first of packets that the kernel had merged (GRO): read_matched() counts those once. */
+	/* Packets beyond the first, of those that the kernel had merged (GRO): read_matched() counts them once. */
 	_Atomic uint64_t n_split;
 };
 struct backend_flow {

@@ -12,7 +12,9 @@ void rx_losses_add_queue(struct rx_losses *losses, uint32_t queue, struct ibvcap
 	losses->split[queue] = split;
 }
 
-/* A packet is split before its rows are published, so there are less until then, never more. */
+/*
+ * A packet is split before its rows are published, so there are less until then, never more: below 0, too, modulo 2^64.
+ */
 static uint64_t rx_losses_accounted(const struct rx_losses *losses)
 {
 	uint64_t n = 0, split = 0;
@@ -24,7 +26,7 @@ static uint64_t rx_losses_accounted(const struct rx_losses *losses)
 		     counter_get(&losses->rings[i]->counters[IBVCAP_RX_COUNTER_AMBIGUOUS]);
 	for (uint32_t i = 0; i < losses->sum.n_queues; i++)
 		split += losses->split[i] ? counter_get(losses->split[i]) : 0;
-	return n > split ? n - split : 0;
+	return n - split;
 }
 
 static void rx_losses_write(struct rx_losses *losses, enum losses_change change)

@@ -57,7 +57,7 @@ static struct ledger_losses losses_now(const struct losses_queue *queue, const s
 	};
 }
 
-/* The flow counters have a packet that the backend splits once, and it becomes several rows. */
+/* The flow counters have a packet that the backend splits once, and it becomes several rows or drops. */
 static void losses_queue_note(struct losses_queue *queue, enum losses_level level, const struct losses_counts *counts)
 {
 	queue->note.level = level;
@@ -67,7 +67,7 @@ static void losses_queue_note(struct losses_queue *queue, enum losses_level leve
 	losses_publish_note(queue);
 	queue->noted = (struct losses_noted){
 		.at_ns = counts->now_ns,
-		.n = counts->accounted > counts->split ? counts->accounted - counts->split : 0,
+		.n = counts->accounted - counts->split,
 		.utc_ns = queue->note.reading.utc_ns,
 		.losses = losses_now(queue, counts),
 	};
@@ -256,8 +256,9 @@ static void losses_add_up(struct losses *losses, const struct losses_terms *term
 
 bool losses_are_settled(const struct losses *losses, uint64_t matched, uint64_t accounted)
 {
-	return losses->read >= matched &&
-	       accounted + atomic_load_explicit(&losses->no_buffer, memory_order_relaxed) >= matched;
+	uint64_t no_buffer = atomic_load_explicit(&losses->no_buffer, memory_order_relaxed);
+
+	return losses->read >= matched && (int64_t)(accounted + no_buffer - matched) >= 0;
 }
 
 /* ---- the control thread: the ledger -------------------------------------------------------------- */
@@ -271,7 +272,7 @@ static uint64_t losses_most(const struct losses *losses, const struct losses_ter
 {
 	uint64_t most = UINT64_MAX;
 
-	if (terms->is_before_known && terms->newest_matched >= terms->before)
+	if (terms->is_before_known && (int64_t)(terms->newest_matched - terms->before) >= 0)
 		most = terms->newest_matched - terms->before;
 	if (losses->counts_drops && terms->dropped < most && !(losses->joins && losses->n_queues > 1))
 		most = terms->dropped;

@@ -32,7 +32,7 @@ struct losses_counts {
 	uint64_t now_ns;    /* CLOCK_MONOTONIC */
 	uint64_t accounted; /* packets that have a row, had an error, need no row, or are ambiguous */
 	uint64_t held;      /* fragments of datagrams that lack a part */
-	uint64_t split;     /* rows beyond the first of packets that the flow counters have once */
+	uint64_t split;     /* packets beyond the first, of those that the flow counters have once */
 	uint64_t head;      /* of the ring */
 	uint64_t taken;     /* slots that were got back from the device, of all time */
 	uint64_t posted;    /* slots that it was given, of all time */
@@ -183,8 +183,9 @@ void losses_init(struct losses *losses, uint32_t n_queues, uint32_t slots, bool 
 enum losses_change losses_update(struct losses *losses);
 
 /**
- * Packets as the flow counters count them, that have a row, had an error, need no row, or are ambiguous: accounted. Are
- * all packets of a reading accounted for, or lost?
+ * Packets as the flow counters count them, that have a row, had an error, need no row, or are ambiguous: accounted,
+ * modulo 2^64 if packets that the counters have once were many, and dropped. Are all packets of a reading accounted
+ * for, or lost?
  */
 bool losses_are_settled(const struct losses *losses, uint64_t matched, uint64_t accounted);
 

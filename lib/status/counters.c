@@ -145,6 +145,15 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
                                "lengths contradict each other: they are refused with their datagram",
                       .remedy = "find their sender: no sender makes such fragments by itself, but two that use "
                                 "one address do, and an attacker does"),
+	DROP(MERGED) =
+		TOTAL("merged", "packets",
+                      "Backend packet: the kernel had merged them to longer packets (GRO, GSO) that cannot be taken "
+                      "apart, because their headers are not found",
+                      .cause = "of no_buffer: the kernel had merged them to longer packets (GRO of the interface, or "
+                               "GSO of a sender on this machine), whose headers are not found, so that they cannot be "
+                               "taken apart",
+                      .remedy = "switch that off: ethtool -K INTERFACE gro off rx-gro-list off; if the sender is on "
+                                "this machine, on its interface: ethtool -K INTERFACE gso off tso off"),
 };
 
 const struct status_field channel_counters[CHANNEL_COUNTER_N] = {

@@ -11,6 +11,7 @@ enum backend_drop {
 	BACKEND_DROP_UNBOUND,    /* the kernel took the interface from the queue */
 	BACKEND_DROP_INCOMPLETE, /* fragments of datagrams of which another fragment did not come in time */
 	BACKEND_DROP_REFUSED,    /* fragments that contradict each other or their IP header */
+	BACKEND_DROP_MERGED,     /* the kernel had merged packets (GRO, GSO), and they could not be taken apart */
 	BACKEND_N_DROPS
 };
 

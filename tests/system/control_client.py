@@ -27,7 +27,7 @@ def with_added(labels, *added):
 
 
 STREAM_COUNTERS = with_added(RING_COUNTERS, "in_flight", "head", "no_frame", "ring_full", "no_socket", "unbound",
-                              "incomplete", "refused")
+                              "incomplete", "refused", "merged")
 CONSUMER_COUNTERS = ["published", "delivered", "skipped", "lag", "leased_blocks", "gone", "sources", "arrived", "once",
                      "repeated", "sent", "lost", "lost_before_card", "lost_in_card", "lost_after_card", "lost_unread",
                      "reordered", "late", "stray", "restarted", "unread", "untracked",

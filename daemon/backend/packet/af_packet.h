@@ -183,7 +183,7 @@ void af_packet_ring_release(struct af_packet_ring *ring);
 
 /* ---- af_packet_row.c ----------------------------------------------------------------------------- */
 
-#define AF_PACKET_HEADERS_MAX 128 /* Ethernet, four VLAN tags, IPv4 with options or IPv6 with some extensions, UDP */
+#define AF_PACKET_HEADERS_MAX 256 /* Ethernet, VLAN tags, IP and UDP; in a tunnel, all of them twice */
 
 struct af_packet_part {
 	const uint8_t *bytes;
@@ -198,12 +198,20 @@ struct af_packet_row {
 	uint8_t made[AF_PACKET_HEADERS_MAX]; /* a part that is not in the kernel's ring */
 };
 
+/* What the kernel says of a packet in which it has merged several. */
+struct af_packet_merge {
+	uint32_t payload_bytes; /* of each, but for the last one, which may be shorter; not 0 */
+	uint32_t transport_at;  /* where the UDP or TCP header is that they had in common; 0: not known */
+	uint8_t protocol;       /* of that header */
+};
+
 /**
- * Cut datagram i out of a packet in which the kernel has merged several of this payload size. udp_at: where their UDP
- * header is, by the kernel's word, or 0. Returns how many there are; 0: the row is not such a packet, or they have
- * other headers around theirs (a tunnel), and it stays as it is.
+ * Cut packet i out of one in which the kernel has merged several. Returns how many there are; 0: their headers are not
+ * found, and the row stays as it is.
  */
-uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t udp_at, uint32_t i);
+uint32_t af_packet_row_cut(struct af_packet_row *row, const struct af_packet_merge *merge, uint32_t i);
+/** How many there are in a row that cannot be cut, as far as is known. */
+uint32_t af_packet_row_count(const struct af_packet_row *row, const struct af_packet_merge *merge);
 
 /* ---- af_packet_queue.c, af_packet_receive.c, af_packet_flow.c --------------------------------------- */
 

@@ -13,13 +13,13 @@
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/virtio_net.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #define TAG_AT    12 /* a VLAN tag follows the two MAC addresses */
 #define TAG_BYTES 4
-/* VIRTIO_NET_HDR_GSO_UDP_L4, which older headers lack. */
-#define GSO_UDP_DATAGRAMS 5
+#define GSO_KIND  7 /* of gso_type, whose other bits are flags */
 
 /* ---- the hot path -------------------------------------------------------------------------------- */
 
@@ -120,34 +120,10 @@ static struct virtio_net_hdr receive_lengths(const struct tpacket2_hdr *header)
 	return lengths;
 }
 
-/*
- * The payload bytes of each datagram of a packet that is several; the last one may be shorter. 0: the packet is one
- * datagram.
- */
+/* The payload bytes of each packet that the kernel has merged, but for the last one. 0: nothing is merged. */
 static uint32_t receive_merged_bytes(const struct af_packet_receive *receive, const struct tpacket2_hdr *header)
 {
-	struct virtio_net_hdr lengths;
-
-	if (!receive->has_lengths)
-		return 0;
-	lengths = receive_lengths(header);
-	return lengths.gso_type == GSO_UDP_DATAGRAMS ? lengths.gso_size : 0;
-}
-
-/* The next datagram of a packet that is several. True: it is not the last one. */
-static __attribute__((noinline, cold)) bool receive_cut(struct af_packet_receive *receive,
-                                                        const struct tpacket2_hdr *header, struct af_packet_row *row,
-                                                        uint32_t payload_bytes)
-{
-	const struct virtio_net_hdr lengths = receive_lengths(header);
-	uint32_t added = row->bytes - header->tp_len; /* before the UDP header: a VLAN tag, or the Ethernet header */
-	uint32_t udp_at = lengths.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM ? lengths.csum_start + added : 0;
-	uint32_t n = af_packet_row_cut(row, payload_bytes, udp_at, receive->n_cut);
-
-	if (receive->n_cut == 0 && n > 1)
-		atomic_fetch_add_explicit(&receive->queue.base.n_split, n - 1, memory_order_relaxed);
-	receive->n_cut = receive->n_cut + 1 < n ? receive->n_cut + 1 : 0;
-	return receive->n_cut > 0;
+	return receive->has_lengths ? receive_lengths(header).gso_size : 0;
 }
 
 /* Without a tag that the kernel has taken out. */
@@ -169,31 +145,88 @@ static __attribute__((noinline)) uint32_t receive_find_frame_tag(const struct af
 	return is_read ? flow_tags_find(receive->tags, &headers) : 0;
 }
 
-/* True: the frame has more datagrams. */
-static bool receive_take_frame(struct af_packet_receive *receive, const struct tpacket2_hdr *header,
-                               struct backend_event *event)
+static void receive_fill_row(struct af_packet_receive *receive, const struct receive_frame *frame,
+                             const struct af_packet_row *row, struct backend_event *event)
 {
+	const struct tpacket2_hdr *header = frame->header;
 	uint32_t row_bytes = receive->rows.header_bytes + receive->rows.slot_bytes, present = 0;
-	uint32_t merged_bytes = receive_merged_bytes(receive, header);
-	const struct receive_frame frame = receive_read_frame(receive, header);
-	struct af_packet_row row;
-	bool more;
 
-	receive_describe_frame(receive, &frame, &row);
-	more = merged_bytes && receive_cut(receive, header, &row, merged_bytes);
-	for (uint32_t i = 0; i < row.n_parts; present += row.parts[i++].n)
-		posted_rows_copy(&receive->rows, present, row.parts[i].bytes, row.parts[i].n);
-	posted_rows_end(&receive->rows, row.bytes, event);
+	for (uint32_t i = 0; i < row->n_parts; present += row->parts[i++].n)
+		posted_rows_copy(&receive->rows, present, row->parts[i].bytes, row->parts[i].n);
+	posted_rows_end(&receive->rows, row->bytes, event);
 	event->timestamp_raw = receive->timestamps ? header->tp_sec * TIME_SECOND_NS + header->tp_nsec : 0;
-	event->tag = receive->tags ? receive_find_frame_tag(receive, &frame) : 0;
+	event->tag = receive->tags ? receive_find_frame_tag(receive, frame) : 0;
 	event->flags = 0;
 	event->flags |= header->tp_status & TP_STATUS_TS_RAW_HARDWARE ? 0 : receive->flag_of_kernel_time;
 	/* The socket had no room for the whole frame. That does not matter if the row is full. */
-	if (present < row.bytes && present < row_bytes) {
+	if (present < row->bytes && present < row_bytes) {
 		event->status = BACKEND_LENGTH_ERROR;
 		event->bytes = 0;
 	}
-	return more;
+}
+
+/*
+ * Several packets that the kernel counted once: n in place of one. Those that cannot be cut out have no row, and are
+ * drops.
+ */
+static void receive_count_merged(struct af_packet_receive *receive, uint32_t n, bool is_cut)
+{
+	struct backend_queue *base = &receive->queue.base;
+
+	atomic_fetch_add_explicit(&base->n_split, n - 1, memory_order_relaxed);
+	if (!is_cut)
+		atomic_fetch_add_explicit(&base->n_dropped[BACKEND_DROP_MERGED], n, memory_order_relaxed);
+}
+
+static void receive_take_frame(struct af_packet_receive *receive, const struct tpacket2_hdr *header,
+                               struct backend_event *event)
+{
+	const struct receive_frame frame = receive_read_frame(receive, header);
+	struct af_packet_row row;
+
+	receive_describe_frame(receive, &frame, &row);
+	receive_fill_row(receive, &frame, &row, event);
+	af_packet_ring_release(&receive->ring);
+}
+
+/* 0: nothing is merged, but the kernel would fragment the packet. */
+static uint8_t receive_merged_protocol(const struct virtio_net_hdr *lengths)
+{
+	switch (lengths->gso_type & GSO_KIND) {
+	case VIRTIO_NET_HDR_GSO_UDP:
+		return 0;
+	case VIRTIO_NET_HDR_GSO_TCPV4:
+	case VIRTIO_NET_HDR_GSO_TCPV6:
+		return IPPROTO_TCP;
+	default:
+		return IPPROTO_UDP; /* VIRTIO_NET_HDR_GSO_UDP_L4, which older headers lack */
+	}
+}
+
+/* The next packet of a frame in which the kernel has merged several. Returns the number of events: 0 or 1. */
+static __attribute__((noinline, cold)) uint32_t
+receive_take_merged(struct af_packet_receive *receive, const struct tpacket2_hdr *header, struct backend_event *event)
+{
+	const struct virtio_net_hdr lengths = receive_lengths(header);
+	struct af_packet_merge merge = {.payload_bytes = lengths.gso_size,
+	                                .protocol = receive_merged_protocol(&lengths)};
+	const struct receive_frame frame = receive_read_frame(receive, header);
+	struct af_packet_row row;
+	uint32_t n = 1;
+
+	receive_describe_frame(receive, &frame, &row);
+	if (lengths.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) /* a VLAN tag, or the Ethernet header, was added before it */
+		merge.transport_at = lengths.csum_start + (row.bytes - header->tp_len);
+	if (merge.protocol)
+		n = af_packet_row_cut(&row, &merge, receive->n_cut);
+	if (receive->n_cut == 0)
+		receive_count_merged(receive, n ? n : af_packet_row_count(&row, &merge), n > 0);
+	if (n)
+		receive_fill_row(receive, &frame, &row, event);
+	receive->n_cut = receive->n_cut + 1 < n ? receive->n_cut + 1 : 0;
+	if (receive->n_cut == 0)
+		af_packet_ring_release(&receive->ring);
+	return n > 0;
 }
 
 int af_packet_poll(struct backend_queue *base, struct backend_event *events, uint32_t max)
@@ -206,8 +239,10 @@ int af_packet_poll(struct backend_queue *base, struct backend_event *events, uin
 
 		if (!header)
 			break;
-		if (!receive_take_frame(receive, header, &events[n++]))
-			af_packet_ring_release(&receive->ring);
+		if (__builtin_expect(receive_merged_bytes(receive, header), 0))
+			n += receive_take_merged(receive, header, &events[n]);
+		else
+			receive_take_frame(receive, header, &events[n++]);
 	}
 	backend_use_take(&base->use, n);
 	return (int)n;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Takes apart packets in which the kernel has merged several datagrams: a sender's with UDP_SEGMENT, or received ones
- * that GRO merged. Each datagram gets the headers that it has on the wire. Its UDP checksum is 0, because nobody has
- * computed it yet.
+ * Takes apart packets in which the kernel has merged several: a sender's with UDP_SEGMENT or of TCP, or received ones
+ * that GRO merged; in tunnels, too. Each gets the headers that it has on the wire. Its checksums of UDP, TCP and GRE
+ * are 0, because nobody has computed them yet.
  */
 #include "daemon/backend/packet/af_packet.h"
 
@@ -14,11 +14,30 @@
 #define IPV4_LENGTH   2
 #define IPV4_ID       4
 #define IPV4_CHECKSUM 10
-#define IPV6_BYTES    40
 #define IPV6_LENGTH   4
-#define UDP_BYTES     8
 #define UDP_LENGTH    4
 #define UDP_CHECKSUM  6
+#define GRE_CHECKSUM  4
+#define GRE_HAS_SUM   0x80 /* of its first byte */
+
+#define TCP_SEQUENCE  4
+#define TCP_WORDS     12 /* its header's length, in the upper 4 bits */
+#define TCP_FLAGS     13
+#define TCP_CHECKSUM  16
+#define TCP_BYTES     20   /* without options */
+#define TCP_ONLY_LAST 0x09 /* FIN and PSH */
+#define TCP_ONLY_ONCE 0x80 /* CWR, in the first one */
+
+#define LEVELS_MAX 4
+
+/* The headers of a merged packet: those of each tunnel, from the outermost on, and of what was merged. */
+struct row_headers {
+	uint8_t bytes[AF_PACKET_HEADERS_MAX];
+	uint32_t n; /* of the bytes, which may have some of the payload behind the headers */
+	struct frame levels[LEVELS_MAX];
+	uint32_t n_levels;
+	uint32_t payload_at;
+};
 
 static void row_put16(uint8_t *at, uint32_t value)
 {
@@ -26,83 +45,152 @@ static void row_put16(uint8_t *at, uint32_t value)
 	at[1] = (uint8_t)value;
 }
 
-/* The first bytes of all parts together. Returns how many there are, at most AF_PACKET_HEADERS_MAX. */
-static uint32_t row_gather(const struct af_packet_row *row, uint8_t headers[AF_PACKET_HEADERS_MAX])
+static void row_gather(const struct af_packet_row *row, struct row_headers *headers)
 {
-	uint32_t n = 0;
-
+	headers->n = 0;
 	for (uint32_t i = 0; i < row->n_parts; i++) {
-		uint32_t room = AF_PACKET_HEADERS_MAX - n, now = row->parts[i].n < room ? row->parts[i].n : room;
+		uint32_t room = AF_PACKET_HEADERS_MAX - headers->n;
+		uint32_t now = row->parts[i].n < room ? row->parts[i].n : room;
 
-		memcpy(headers + n, row->parts[i].bytes, now);
-		n += now;
+		memcpy(headers->bytes + headers->n, row->parts[i].bytes, now);
+		headers->n += now;
 	}
-	return n;
 }
 
-/* False: these are not the headers of UDP. Lengths do not count, because the kernel merged several datagrams. */
-static bool row_find_headers(const uint8_t *headers, uint32_t n, struct frame *frame)
-{
-	frame_walk(headers, n, n, frame);
-	return frame->l4_at && frame->protocol == IPPROTO_UDP && !frame->fragment_offset &&
-	       n >= frame->l4_at + UDP_BYTES;
-}
-
-static void row_sum_ipv4(uint8_t *ip, uint32_t bytes)
+static uint32_t row_sum(const uint8_t *bytes, uint32_t n)
 {
 	uint32_t sum = 0;
 
-	row_put16(ip + IPV4_CHECKSUM, 0);
-	for (uint32_t i = 0; i < bytes; i += 2)
-		sum += frame_be16(ip + i);
+	for (uint32_t i = 0; i < n; i += 2)
+		sum += frame_be16(bytes + i);
 	sum = (sum & 0xffff) + (sum >> 16);
-	sum += sum >> 16;
-	row_put16(ip + IPV4_CHECKSUM, ~sum);
+	return (sum & 0xffff) + (sum >> 16);
 }
 
 /*
- * Set the lengths of datagram i, which has payload_bytes, and its IP identification, which increases by one per
- * datagram.
+ * Is there an IP header at this place? In a merged packet the lengths of the headers that were merged, and of those
+ * around them, reach to the packet's end. The packet of a tunnel that was merged as any payload does not: its lengths
+ * reach to its own end.
  */
-static void row_write_headers(uint8_t *headers, const struct frame *frame, uint32_t payload_bytes, uint32_t i)
+static bool row_read_inner(const struct row_headers *headers, uint32_t row_bytes, uint32_t at, struct frame *frame)
 {
-	uint8_t *ip = headers + frame->l3_at, *udp = headers + frame->l4_at;
-	uint32_t ip_bytes = frame->l4_at - frame->l3_at;
+	const uint8_t *ip = headers->bytes + at;
+	bool is_ipv4 = *ip >> 4 == 4 && frame_be16(ip + IPV4_LENGTH) == row_bytes - at;
 
-	row_put16(udp + UDP_LENGTH, UDP_BYTES + payload_bytes);
-	row_put16(udp + UDP_CHECKSUM, 0);
-	if (frame->ip_version == 6) {
-		row_put16(ip + IPV6_LENGTH, ip_bytes - IPV6_BYTES + UDP_BYTES + payload_bytes);
-		return;
-	}
-	row_put16(ip + IPV4_LENGTH, ip_bytes + UDP_BYTES + payload_bytes);
-	row_put16(ip + IPV4_ID, frame_be16(ip + IPV4_ID) + i);
-	row_sum_ipv4(ip, ip_bytes);
+	if (!is_ipv4 && (*ip >> 4 != 6 || row_bytes - at - FRAME_IPV6_BYTES != frame_be16(ip + IPV6_LENGTH)))
+		return false;
+	frame_walk_from(headers->bytes, headers->n, row_bytes, at, is_ipv4 ? ETHERTYPE_IP : ETHERTYPE_IPV6, frame);
+	if (!frame->l4_at || (is_ipv4 && row_sum(ip, frame->l4_at - at) != 0xffff))
+		return false;
+	return frame->protocol != IPPROTO_UDP || frame->udp_length == row_bytes - frame->l4_at;
 }
 
-uint32_t af_packet_row_cut(struct af_packet_row *row, uint32_t payload_bytes, uint32_t udp_at, uint32_t i)
+/* A tunnel's header, and maybe an Ethernet header, are between two levels, of an even number of bytes. */
+static bool row_find_inner(struct row_headers *headers, uint32_t row_bytes)
+{
+	const struct frame *outer = &headers->levels[headers->n_levels - 1];
+
+	if (headers->n_levels == LEVELS_MAX)
+		return false;
+	for (uint32_t at = outer->l4_at; at + FRAME_IPV4_BYTES <= headers->n; at += 2)
+		if (row_read_inner(headers, row_bytes, at, &headers->levels[headers->n_levels])) {
+			headers->n_levels++;
+			return true;
+		}
+	return false;
+}
+
+/* False: the headers of what was merged are not found. */
+static bool row_find_headers(const struct af_packet_row *row, const struct af_packet_merge *merge,
+                             struct row_headers *headers)
+{
+	const struct frame *last = &headers->levels[0];
+	uint32_t transport_bytes;
+
+	row_gather(row, headers);
+	frame_walk(headers->bytes, headers->n, headers->n, &headers->levels[0]);
+	headers->n_levels = 1;
+	while (last->l4_at && last->l4_at != merge->transport_at && row_find_inner(headers, row->bytes))
+		last++;
+	if (!last->l4_at || last->protocol != merge->protocol || last->fragment_offset ||
+	    (merge->transport_at && last->l4_at != merge->transport_at) || headers->n < last->l4_at + TCP_WORDS + 1)
+		return false;
+	transport_bytes =
+		merge->protocol == IPPROTO_TCP ? (headers->bytes[last->l4_at + TCP_WORDS] >> 4) * 4u : FRAME_UDP_BYTES;
+	headers->payload_at = last->l4_at + transport_bytes;
+	return headers->payload_at <= headers->n && (merge->protocol == IPPROTO_UDP || transport_bytes >= TCP_BYTES);
+}
+
+/* Of packet i, which ends at row_bytes. Its IP identifications increase by one per packet. */
+static void row_write_level(uint8_t *bytes, const struct frame *frame, uint32_t row_bytes, uint32_t i)
+{
+	uint8_t *ip = bytes + frame->l3_at, *transport = bytes + frame->l4_at;
+
+	if (frame->protocol == IPPROTO_UDP) {
+		row_put16(transport + UDP_LENGTH, row_bytes - frame->l4_at);
+		row_put16(transport + UDP_CHECKSUM, 0);
+	} else if (frame->protocol == IPPROTO_GRE && *transport & GRE_HAS_SUM) {
+		row_put16(transport + GRE_CHECKSUM, 0);
+	}
+	if (frame->ip_version == 6) {
+		row_put16(ip + IPV6_LENGTH, row_bytes - frame->l3_at - FRAME_IPV6_BYTES);
+		return;
+	}
+	row_put16(ip + IPV4_LENGTH, row_bytes - frame->l3_at);
+	row_put16(ip + IPV4_ID, frame_be16(ip + IPV4_ID) + i);
+	row_put16(ip + IPV4_CHECKSUM, 0);
+	row_put16(ip + IPV4_CHECKSUM, ~row_sum(ip, frame->l4_at - frame->l3_at));
+}
+
+/* Of packet i, whose payload begins `after` bytes after that of the first one. */
+static void row_write_tcp(uint8_t *tcp, uint32_t after, uint32_t i, bool is_last)
+{
+	uint32_t sequence = (uint32_t)frame_be16(tcp + TCP_SEQUENCE) << 16 | frame_be16(tcp + TCP_SEQUENCE + 2);
+
+	sequence += after;
+	row_put16(tcp + TCP_SEQUENCE, sequence >> 16);
+	row_put16(tcp + TCP_SEQUENCE + 2, sequence);
+	row_put16(tcp + TCP_CHECKSUM, 0);
+	if (i > 0)
+		tcp[TCP_FLAGS] &= (uint8_t)~TCP_ONLY_ONCE;
+	if (!is_last)
+		tcp[TCP_FLAGS] &= (uint8_t)~TCP_ONLY_LAST;
+}
+
+/* Without their header's place, and with the options of TCP, the number is known only about. */
+uint32_t af_packet_row_count(const struct af_packet_row *row, const struct af_packet_merge *merge)
+{
+	uint32_t head = merge->protocol == IPPROTO_TCP ? TCP_BYTES : FRAME_UDP_BYTES, n;
+
+	head = merge->transport_at ? merge->transport_at + head : merge->payload_bytes - 1;
+	n = row->bytes > head ? (row->bytes - head + merge->payload_bytes - 1) / merge->payload_bytes : 0;
+	return n > 1 ? n : 1;
+}
+
+uint32_t af_packet_row_cut(struct af_packet_row *row, const struct af_packet_merge *merge, uint32_t i)
 {
 	const struct af_packet_part *last = &row->parts[row->n_parts - 1];
-	uint32_t before_last = 0, at, n, here, present;
-	uint8_t headers[AF_PACKET_HEADERS_MAX];
-	struct frame frame;
+	uint32_t before_last = 0, after = i * merge->payload_bytes, at, n, here, present;
+	struct row_headers headers;
 
 	for (uint32_t part = 0; part + 1 < row->n_parts; part++)
 		before_last += row->parts[part].n;
-	if (payload_bytes == 0 || !row_find_headers(headers, row_gather(row, headers), &frame) ||
-	    (udp_at && frame.l4_at != udp_at))
+	if (!row_find_headers(row, merge, &headers))
 		return 0;
-	at = frame.l4_at + UDP_BYTES + i * payload_bytes; /* from the start of the frame */
+	at = headers.payload_at + after; /* from the start of the frame */
 	if (at >= row->bytes)
 		return 0;
-	n = i + (row->bytes - at + payload_bytes - 1) / payload_bytes;
-	here = row->bytes - at < payload_bytes ? row->bytes - at : payload_bytes;
+	n = i + (row->bytes - at + merge->payload_bytes - 1) / merge->payload_bytes;
+	here = row->bytes - at < merge->payload_bytes ? row->bytes - at : merge->payload_bytes;
 	present = before_last + last->n > at ? before_last + last->n - at : 0;
-	row_write_headers(headers, &frame, here, i);
+	for (uint32_t level = 0; level < headers.n_levels; level++)
+		row_write_level(headers.bytes, &headers.levels[level], headers.payload_at + here, i);
+	if (merge->protocol == IPPROTO_TCP)
+		row_write_tcp(headers.bytes + headers.levels[headers.n_levels - 1].l4_at, after, i, i + 1 == n);
 	row->parts[1] = (struct af_packet_part){last->bytes + (at - before_last), present < here ? present : here};
-	memcpy(row->made, headers, frame.l4_at + UDP_BYTES);
-	row->parts[0] = (struct af_packet_part){row->made, frame.l4_at + UDP_BYTES};
+	memcpy(row->made, headers.bytes, headers.payload_at);
+	row->parts[0] = (struct af_packet_part){row->made, headers.payload_at};
 	row->n_parts = 2;
-	row->bytes = frame.l4_at + UDP_BYTES + here;
+	row->bytes = headers.payload_at + here;
 	return n;
 }

@@ -379,30 +379,6 @@ def test_datagrams_that_the_sender_joined_are_rows_of_their_own(wire, joining):
 
 
 @needs_lengths
-def test_datagrams_that_are_joined_in_a_tunnel_are_one_row(net, wire, joining):  # pylint: disable=unused-argument
-    """Each of them has headers of its own in the tunnel's packet, and those of a joined packet are there once."""
-    ip = net.command(net.tx, "ip")
-    added = subprocess.run([*ip, "link", "add", "vx77", "type", "vxlan", "id", "7", "remote", wire.address, "dstport",
-                            "4789", "dev", wire.tx], capture_output=True, check=False)
-    if added.returncode:
-        pytest.skip(f"vxlan: {added.stderr}")
-    try:
-        testbed.run(*ip, "address", "add", "10.99.0.1/24", "dev", "vx77")
-        testbed.run(*ip, "link", "set", "vx77", "addrgenmode", "none")  # before it is up, or it sends for an address
-        testbed.run(*ip, "link", "set", "vx77", "up")
-        testbed.run(*ip, "neighbour", "add", "10.99.0.2", "lladdr", "02:00:00:00:00:02", "dev", "vx77")
-        it = Probe(on_interface(wire, "-S", "4096", "-q", "64", wire.interface))
-        it.open_flow(64, wire.address, 4789)
-        with in_namespace(net.tx, lambda: socket.socket(type=socket.SOCK_DGRAM)) as udp:
-            udp.setsockopt(SOL_UDP, UDP_SEGMENT, 500)
-            udp.sendto(bytes(2500), ("10.99.0.2", 7502))
-        assert [event[1:3] for event in it.receive(1, 4096)] == [[14 + 28 + 8 + 14 + 28 + 2500, 0]]
-        assert it.end() == ""
-    finally:
-        testbed.run(*ip, "link", "delete", "vx77")
-
-
-@needs_lengths
 def test_the_sum_counts_joined_datagrams_one_by_one(daemon, wire, joining, consumer):
     one = daemon([testbed.stream(wire)])
     reader = consumer(one, "lidar", "--count", 8, "--timeout", 20000)

@@ -11,7 +11,7 @@ import testbed
 TIGHT = {"payload_size": 1024, "receive_queue_slots": 64, "slots_per_block": 64, "history_blocks": 8}
 # The packet backend has 16 MiB of the kernel's memory beside the slots.
 HOLD_SECONDS = {"verbs": 0.05, "packet": 0.8, "xdp": 0.8}[testbed.BACKEND]
-CAUSES = ("no_frame", "ring_full", "no_socket", "unbound", "incomplete", "refused")
+CAUSES = ("no_frame", "ring_full", "no_socket", "unbound", "incomplete", "refused", "merged")
 
 
 def at_rest(daemon, name="lidar"):

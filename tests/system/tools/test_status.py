@@ -11,7 +11,7 @@ from sending import Sender
 IBVCAP = testbed.BUILD / "tools/ibvcap"
 KNOWN = testbed.ROOT / "tests/data/status-keys.json"
 OF_VERBS = {"out_of_buffer", "port_discards"}
-OF_SOCKETS = {"no_frame", "ring_full", "no_socket", "unbound", "incomplete", "refused"}
+OF_SOCKETS = {"no_frame", "ring_full", "no_socket", "unbound", "incomplete", "refused", "merged"}
 
 
 def types_of(value):

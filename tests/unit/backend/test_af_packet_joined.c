@@ -135,8 +135,6 @@ Test(af_packet_joined, one_datagram_that_is_marked_as_joined_is_one)
 Test(af_packet_joined, other_packets_stay_as_they_are)
 {
 	post_all();
-	put_joined((struct ring_frame){.lengths.gso_type = VIRTIO_NET_HDR_GSO_TCPV4});
-	expect_whole(292);
 	put_joined((struct ring_frame){.lengths.gso_type = VIRTIO_NET_HDR_GSO_UDP}); /* fragmentation */
 	expect_whole(292);
 	receive.has_lengths = false; /* then these bytes are something else */
@@ -144,12 +142,20 @@ Test(af_packet_joined, other_packets_stay_as_they_are)
 	expect_whole(292);
 }
 
-/* The kernel says where the checksum begins that is to be made: in the UDP header of each datagram. */
-Test(af_packet_joined, datagrams_in_a_tunnel_stay_joined)
+/* The kernel says that the header to cut behind is at 84, or that it is one of TCP, and there is none. */
+Test(af_packet_joined, packets_that_cannot_be_cut_have_no_row_and_each_is_a_drop)
 {
 	post_all();
 	put_joined((struct ring_frame){.lengths = {.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .csum_start = 84}});
-	expect_whole(292);
+	put_joined((struct ring_frame){.lengths.gso_type = VIRTIO_NET_HDR_GSO_TCPV4});
+	put_frame(&(struct ring_frame){.bytes = bytes, .snaplen = 60});
+	cr_assert(eq(int, poll_for(SLOTS), 1));
+	cr_expect(eq(u32, events[0].bytes, 60));
+	cr_expect(eq(u32, events[0].slot, 0));
+	cr_expect(eq(u64, atomic_load(&receive.queue.base.n_dropped[BACKEND_DROP_MERGED]), 2 + 2));
+	cr_expect(eq(u64, atomic_load(&receive.queue.base.n_split), 1 + 1));
+	cr_expect(eq(u64, receive.queue.base.use.taken, 1));
+	cr_expect(eq(u32, n_slots_held(), 0));
 	put_joined((struct ring_frame){.lengths = {.csum_start = 84}}); /* without the flag it says nothing */
 	cr_expect(eq(int, poll_for(SLOTS), 3));
 }
