@@ -46,12 +46,16 @@ struct control_stream {
 	const char *backend;
 	struct reading *matched; /* packets that the flows gave to all queues so far */
 	struct rx_losses *losses;
+	struct reading *interface_lost;   /* packets that the interface lost before the flow rules */
+	const bool *interface_counts_all; /* its driver counts all of them; that reading renews it */
 	uint32_t n_queues;
 	const struct control_queue *queues[IBVCAP_QUEUES_MAX];
 	void *context;
 };
 
 /* An interface as a backend drives it. The daemon owns it; only is_auto may change while control has it. */
+#define CONTROL_INTERFACE_READINGS 2 /* the device's, the kernel's */
+
 struct control_interface {
 	TAILQ_ENTRY(control_interface) link; /* in control's list */
 	const char *name;
@@ -63,7 +67,9 @@ struct control_interface {
 	const char *backend_command; /* for the shell, that brings it; "": none */
 	bool is_second_best;         /* what would be faster is another backend */
 	bool is_auto;                /* the backend of its services with backend = "auto" */
-	struct reading *counters[INTERFACE_COUNTER_N]; /* one that has always failed is absent */
+	struct reading *readings[CONTROL_INTERFACE_READINGS];
+	const uint64_t *counters;      /* INTERFACE_COUNTER_N, which the readings renew; COUNTER_ABSENT: not known */
+	const bool *counts_all_losses; /* its driver counts all that are lost before the flow rules; likewise */
 };
 
 struct control_channel;

@@ -265,6 +265,7 @@ int control_add_stream(struct control *control, struct control_stream *known)
 	TAILQ_INSERT_TAIL(&control->rx_streams, stream, link);
 	while (r == 0 && stream->n_queues < known->n_queues)
 		r = rx_endpoint_new(control, stream);
+	rx_readings_note_interface(known);
 	known->matched->taken = rx_readings_take;
 	known->matched->taken_context = stream;
 	if (r < 0)

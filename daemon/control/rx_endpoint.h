@@ -63,6 +63,9 @@ int rx_readings_init(struct control *control);
 /** For struct reading: the context is the struct rx_stream. */
 void rx_readings_take(void *context);
 
+/** Show the last reading of what the interface lost before the flow rules. The first one is from before the capture. */
+void rx_readings_note_interface(const struct control_stream *stream);
+
 /** The worker of the queue has ended: show its last note, then close its ring. */
 void rx_readings_end(struct rx_endpoint *rx_endpoint);
 

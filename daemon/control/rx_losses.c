@@ -3,7 +3,6 @@
 #include "daemon/control/rx_losses.h"
 
 #include "daemon/base/probes.h"
-#include "lib/ibvcap/ring.h"
 
 void rx_losses_add_queue(struct rx_losses *losses, uint32_t queue, struct ibvcap_ring *ring,
                          const _Atomic uint64_t *split)
@@ -60,6 +59,28 @@ static void rx_losses_show_counters(const struct rx_losses *losses)
 		counter_set(&counters[IBVCAP_RX_COUNTER_NO_BUFFER], counter_get(&sum->no_buffer));
 		counter_set(&counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS], sum->no_buffer_lossless);
 	}
+}
+
+void rx_losses_note_interface(struct rx_losses *losses, uint64_t lost, uint64_t at_ns, uint64_t utc_ns, bool counts_all)
+{
+	struct ring_interface *interface = &losses->interface;
+
+	if (at_ns <= interface->read_ns)
+		return;
+	if (!interface->read_ns)
+		losses->interface_lost_before = lost;
+	lost -= losses->interface_lost_before;
+	if (lost > interface->lost) {
+		interface->from_ns = losses->interface_utc_ns;
+		interface->until_ns = utc_ns;
+	}
+	losses->interface_utc_ns = utc_ns;
+	interface->lost = lost;
+	interface->read_ns = at_ns;
+	interface->counts_all = counts_all;
+	losses_note_interface(&losses->sum, lost, at_ns);
+	for (uint32_t i = 0; i < losses->sum.n_queues; i++)
+		daemon_store_interface(losses->rings[i], interface);
 }
 
 void rx_losses_update(struct rx_losses *losses)

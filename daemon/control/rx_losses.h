@@ -7,14 +7,16 @@
 #define DAEMON_CONTROL_RX_LOSSES_H
 
 #include "daemon/losses/losses.h"
-
-#include <ibvcap/layout.h>
+#include "lib/ibvcap/ring.h"
 
 struct rx_losses {
 	struct losses sum;
 	struct ibvcap_ring *rings[LOSSES_QUEUES_MAX];
 	const _Atomic uint64_t *split[LOSSES_QUEUES_MAX]; /* of each queue, as in struct losses_counts; NULL: none */
 	struct losses_reading reading;                    /* the last one */
+	struct ring_interface interface;                  /* as the rings have it */
+	uint64_t interface_utc_ns;                        /* when it was read last */
+	uint64_t interface_lost_before;                   /* before the epoch */
 };
 
 /** Before the worker of the queue runs, after losses_init(). */
@@ -26,6 +28,10 @@ void rx_losses_add_queue(struct rx_losses *losses, uint32_t queue, struct ibvcap
  * False: mail it to the workers, and call rx_losses_update() until rx_losses_is_waiting() is false.
  */
 bool rx_losses_read(struct rx_losses *losses, const struct losses_reading *reading);
+
+/** The interface was read: show what it has lost before the flow rules. utc_ns: when it was read. */
+void rx_losses_note_interface(struct rx_losses *losses, uint64_t lost, uint64_t at_ns, uint64_t utc_ns,
+                              bool counts_all);
 
 /** Add up what the workers have noted since, and write it into the rings. */
 void rx_losses_update(struct rx_losses *losses);

@@ -26,6 +26,14 @@ static void rx_readings_look_soon(struct control *control)
 	loop_arm(control->look, control->look_us);
 }
 
+void rx_readings_note_interface(const struct control_stream *stream)
+{
+	const struct reading *lost = stream->interface_lost;
+
+	rx_losses_note_interface(stream->losses, lost->value, lost->at_ns, lost->at_utc_ns,
+	                         *stream->interface_counts_all);
+}
+
 /*
  * All queues of the stream share the reading. If a mailbox is full, the next reading is mailed, which is newer. No mail
  * if the ledger has all that is to be known of the reading: the workers of a stream at rest may sleep.
@@ -40,6 +48,7 @@ void rx_readings_take(void *context)
 
 	if (matched->result < 0)
 		return;
+	rx_readings_note_interface(stream->known);
 	is_known = rx_losses_read(stream->known->losses, &reading);
 	for (uint32_t i = 0; i < stream->n_queues; i++) {
 		stream->queues[i]->is_matched_mailed = is_known;
@@ -75,6 +84,7 @@ static int on_look(sd_event_source *source, uint64_t, void *context)
 	TAILQ_FOREACH (stream, &control->rx_streams, link) {
 		if (!rx_stream_runs(stream) || !rx_losses_is_waiting(stream->known->losses))
 			continue;
+		rx_readings_note_interface(stream->known);
 		rx_losses_update(stream->known->losses);
 		is_waiting |= rx_losses_is_waiting(stream->known->losses);
 	}

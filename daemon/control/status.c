@@ -27,8 +27,8 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	struct ibvcap_status_interface part = {.size = sizeof(part),
 	                                       .n_counters = INTERFACE_COUNTER_N,
 	                                       .is_second_best = interface->is_second_best,
-	                                       .is_auto = interface->is_auto};
-	uint64_t counters[INTERFACE_COUNTER_N];
+	                                       .is_auto = interface->is_auto,
+	                                       .counts_all_losses = *interface->counts_all_losses};
 
 	reply_copy_text(part.interface, sizeof(part.interface), interface->name);
 	reply_copy_text(part.device, sizeof(part.device), interface->device);
@@ -37,13 +37,9 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	reply_copy_text(part.backend_how, sizeof(part.backend_how), interface->backend_how);
 	reply_copy_text(part.backend_better, sizeof(part.backend_better), interface->backend_better);
 	reply_copy_text(part.backend_command, sizeof(part.backend_command), interface->backend_command);
-	for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++) {
-		const struct reading *reading = interface->counters[i];
-
-		counters[i] = reading->at_ns ? reading->value : COUNTER_ABSENT;
-		part.reading_age_ms = (uint32_t)u64_max(part.reading_age_ms, status_age_ms(reading));
-	}
-	return reply_append_part(reply, STATUS_INTERFACE, &part, counters);
+	for (uint32_t i = 0; i < CONTROL_INTERFACE_READINGS; i++)
+		part.reading_age_ms = (uint32_t)u64_max(part.reading_age_ms, status_age_ms(interface->readings[i]));
+	return reply_append_part(reply, STATUS_INTERFACE, &part, interface->counters);
 }
 
 /* ---- the whole status --------------------------------------------------------------------------------- */
@@ -214,8 +210,8 @@ static bool is_fresh(struct control *control)
 	TAILQ_FOREACH (stream, &control->rx_streams, link)
 		fresh &= is_stream_fresh(control, stream);
 	TAILQ_FOREACH (interface, &control->interfaces, link)
-		for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
-			fresh &= is_renewed(control, interface->counters[i]);
+		for (uint32_t i = 0; i < CONTROL_INTERFACE_READINGS; i++)
+			fresh &= is_renewed(control, interface->readings[i]);
 	return fresh;
 }
 
@@ -240,8 +236,8 @@ static void begin_refresh(struct control *control)
 	TAILQ_FOREACH (stream, &control->rx_streams, link)
 		reading_renew(stream->known->matched);
 	TAILQ_FOREACH (interface, &control->interfaces, link)
-		for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
-			reading_renew(interface->counters[i]);
+		for (uint32_t i = 0; i < CONTROL_INTERFACE_READINGS; i++)
+			reading_renew(interface->readings[i]);
 	refresh->deadline_us = loop_now_us(control->options.event) + REFRESH_TIMEOUT_US;
 	loop_arm(refresh->timer, REFRESH_STEP_US);
 }

@@ -279,6 +279,26 @@ static uint64_t losses_most(const struct losses *losses, const struct losses_ter
 	return most < least || terms->all_ended ? least : most;
 }
 
+void losses_note_interface(struct losses *losses, uint64_t lost, uint64_t at_ns)
+{
+	struct losses_interface *interface = &losses->interface;
+
+	if (at_ns <= interface->newest.at_ns)
+		return;
+	interface->newest = (struct losses_interface_reading){.lost = lost, .at_ns = at_ns};
+	if (at_ns - interface->middle.at_ns < LOSSES_INTERFACE_NS)
+		return;
+	interface->old = interface->middle;
+	interface->middle = interface->newest;
+}
+
+static uint64_t losses_interface_before(const struct losses *losses, uint64_t until_ns)
+{
+	if (until_ns >= losses->interface.old.at_ns + LOSSES_INTERFACE_NS)
+		return losses->interface.old.lost;
+	return losses->has_entry ? losses->entry.of_stream.interface_before : 0;
+}
+
 /* The queues' records, put together: each says of its own rows and marks, and all of the same stream's losses. */
 static bool losses_make_entry(const struct losses *losses, const struct losses_note *notes,
                               const struct losses_terms *terms, struct losses_entry *entry)
@@ -307,6 +327,7 @@ static bool losses_make_entry(const struct losses *losses, const struct losses_n
 	}
 	all->after.no_buffer = least;
 	all->no_buffer_most = losses_most(losses, terms, least);
+	all->interface_before = losses_interface_before(losses, all->until_ns);
 	return true;
 }
 
@@ -317,7 +338,8 @@ static bool losses_are_same(const struct losses *losses, const struct losses_ent
 	for (uint32_t i = 0; i < losses->n_queues; i++)
 		if (from->queues[i].marks_before != until->queues[i].marks_after)
 			return false;
-	return from->of_stream.before.no_buffer == until->of_stream.after.no_buffer &&
+	return from->of_stream.interface_before == until->of_stream.interface_before &&
+	       from->of_stream.before.no_buffer == until->of_stream.after.no_buffer &&
 	       from->of_stream.before.outages == until->of_stream.after.outages;
 }
 
@@ -330,7 +352,8 @@ static bool losses_says_more(const struct losses *losses, const struct losses_en
 		if (entry->queues[i].marks_before > losses->entry.queues[i].marks_before)
 			return true;
 	return made->matched != newest->matched || made->no_buffer_most < newest->no_buffer_most ||
-	       made->before.no_buffer > newest->before.no_buffer || made->before.outages > newest->before.outages;
+	       made->before.no_buffer > newest->before.no_buffer || made->before.outages > newest->before.outages ||
+	       made->interface_before > newest->interface_before;
 }
 
 static bool losses_is_news(const struct losses *losses, const struct losses_entry *entry)
@@ -398,5 +421,5 @@ bool losses_are_at_rest(const struct losses *losses, uint64_t matched, uint64_t 
 	return losses->has_entry && newest->matched == matched && losses->read == matched &&
 	       accounted + no_buffer == matched && newest->no_buffer_most == no_buffer &&
 	       losses_are_same(losses, &losses->entry, &losses->entry) && newest->before.no_buffer == no_buffer &&
-	       newest->before.outages == outages;
+	       newest->before.outages == outages && newest->interface_before == losses->interface.old.lost;
 }

@@ -132,6 +132,20 @@ struct losses_last {
 	uint64_t to_utc_ns;
 };
 
+/*
+ * A packet may wait in the card and in the kernel while later ones are dropped there, at most so long. It then comes to
+ * the flow rules although the count has these drops already.
+ */
+#define LOSSES_INTERFACE_NS UINT64_C(1000000000)
+
+/* Packets that the interface has lost before the flow rules, as of three readings: at least that time between them. */
+struct losses_interface {
+	struct losses_interface_reading {
+		uint64_t lost;
+		uint64_t at_ns; /* CLOCK_MONOTONIC, before it was read */
+	} newest, middle, old;
+};
+
 /* A stream: the control thread's, but for what is marked. */
 struct losses {
 	uint32_t n_queues;
@@ -144,6 +158,7 @@ struct losses {
 	uint64_t no_buffer_lossless;
 	_Atomic uint64_t no_buffer; /* any thread reads it */
 	struct losses_last last;
+	struct losses_interface interface;
 
 	bool has_entry;
 	struct losses_entry entry; /* the newest one */
@@ -178,6 +193,9 @@ static inline bool losses_queue_is_waiting(const struct losses_queue *queue)
 /** Before any worker runs. slots: of each queue. */
 void losses_init(struct losses *losses, uint32_t n_queues, uint32_t slots, bool counts_drops, bool joins,
                  uint64_t drain_ns);
+
+/** What the interface had lost before the flow rules when it was read. An older reading has no effect. */
+void losses_note_interface(struct losses *losses, uint64_t lost, uint64_t at_ns);
 
 /** Add up what the workers have noted, and see what the ledger has to tell of it. */
 enum losses_change losses_update(struct losses *losses);

@@ -2,6 +2,8 @@
 /* Requests by netlink, and the parsing of the answers of rtnetlink. */
 #include "daemon/net/rtnl.h"
 
+#include "lib/base/min.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -178,7 +180,7 @@ static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
 	const struct rtnl_attributes attributes = rtnl_read_attributes(message, sizeof(*info));
-	const struct nlattr *qdisc = attributes.of[IFLA_QDISC];
+	const struct nlattr *qdisc = attributes.of[IFLA_QDISC], *statistics = attributes.of[IFLA_STATS64];
 	struct rtnl_link *link = into;
 
 	link->up = (info->ifi_flags & IFF_UP) && (info->ifi_flags & IFF_RUNNING);
@@ -186,17 +188,40 @@ static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 	link->has_mac = rtnl_read_mac(attributes.of[IFLA_ADDRESS], link->mac);
 	rtnl_read_u32(rtnl_read_nested(attributes.of[IFLA_XDP]).of[IFLA_XDP_PROG_ID], &link->xdp_program);
 	snprintf(link->qdisc, sizeof(link->qdisc), "%s", qdisc ? mnl_attr_get_str(qdisc) : "");
+	rtnl_read_u32(attributes.of[IFLA_LINK], &link->other_index);
+	link->is_other_away = rtnl_read_u32(attributes.of[IFLA_LINK_NETNSID], &link->other_namespace);
+	if (statistics) /* other kernels have more of them, or fewer */
+		memcpy(&link->statistics, mnl_attr_get_payload(statistics),
+		       u64_min(mnl_attr_get_payload_len(statistics), sizeof(link->statistics)));
 	return MNL_CB_STOP;
+}
+
+static int rtnl_ask_link(struct mnl_socket *socket, struct rtnl_request *request, unsigned interface_index,
+                         struct rtnl_link *link)
+{
+	struct ifinfomsg *info = mnl_nlmsg_get_payload(&request->message);
+
+	info->ifi_index = (int)interface_index;
+	memset(link, 0, sizeof(*link));
+	return rtnl_ask(socket, request, 0, rtnl_on_link, link);
 }
 
 int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rtnl_link *link)
 {
 	struct rtnl_request request;
-	struct ifinfomsg *info = rtnl_request_init(&request, RTM_GETLINK, sizeof(*info));
 
-	info->ifi_index = (int)interface_index;
-	memset(link, 0, sizeof(*link));
-	return rtnl_ask(socket, &request, 0, rtnl_on_link, link);
+	rtnl_request_init(&request, RTM_GETLINK, sizeof(struct ifinfomsg));
+	return rtnl_ask_link(socket, &request, interface_index, link);
+}
+
+int rtnl_get_other_link(struct mnl_socket *socket, const struct rtnl_link *link, struct rtnl_link *other)
+{
+	struct rtnl_request request;
+
+	rtnl_request_init(&request, RTM_GETLINK, sizeof(struct ifinfomsg));
+	if (link->is_other_away)
+		mnl_attr_put_u32(&request.message, IFLA_TARGET_NETNSID, link->other_namespace);
+	return rtnl_ask_link(socket, &request, link->other_index, other);
 }
 
 /* As rtnl_get_link(), with a socket of its own. */

@@ -8,6 +8,7 @@
 #include "daemon/net/net.h"
 
 #include <libmnl/libmnl.h>
+#include <linux/if_link.h>
 
 struct rtnl_link {
 	bool up; /* administratively, and with a carrier */
@@ -16,6 +17,10 @@ struct rtnl_link {
 	uint8_t mac[6];
 	char qdisc[NET_QUEUEING_BYTES]; /* kind of its queueing discipline */
 	uint32_t xdp_program;           /* ID of the XDP program that is attached; 0: none */
+	uint32_t other_index;           /* of the interface below, or of a veth's other end; its own or 0: none */
+	bool is_other_away;             /* that one is in another network namespace */
+	uint32_t other_namespace;       /* by the kernel's ID of it */
+	struct rtnl_link_stats64 statistics;
 };
 
 struct rtnl_route {
@@ -75,6 +80,8 @@ struct rtnl_attributes rtnl_read_attributes(const struct nlmsghdr *message, unsi
 bool rtnl_read_u32(const struct nlattr *attribute, uint32_t *value);
 
 int rtnl_get_link(struct mnl_socket *socket, unsigned interface_index, struct rtnl_link *link);
+/** The other interface of a link, wherever it is. In another namespace: takes CAP_NET_ADMIN there, or else -EACCES. */
+int rtnl_get_other_link(struct mnl_socket *socket, const struct rtnl_link *link, struct rtnl_link *other);
 /** Find the interface of a VLAN (802.1Q) on an interface. -ENOENT: this network namespace has none. */
 int rtnl_find_vlan(unsigned interface_index, int vlan, unsigned *vlan_index);
 /** The route that a packet to the address takes through this interface. */

@@ -33,6 +33,38 @@ static bool stacking_stands_on(const char *sysfs, const char *upper, const char 
 	return found;
 }
 
+/* ---- all that are below ---------------------------------------------------------------------------- */
+
+static void net_lowers_add(struct net_lowers *lowers, const char *name)
+{
+	unsigned n = lowers->n;
+
+	for (unsigned i = 0; i < n && i < NET_LOWERS_MAX; i++)
+		if (strcmp(lowers->names[i], name) == 0)
+			return;
+	if (n < NET_LOWERS_MAX)
+		files_copy_name(lowers->names[n], IFNAMSIZ, name);
+	lowers->n++;
+}
+
+static void net_lowers_add_below(const char *sysfs, const char *upper, struct net_lowers *lowers)
+{
+	struct files_list entries;
+	const char *lower;
+
+	files_list(&entries, "%s/class/net/%s", sysfs, upper);
+	while ((lower = stacking_next(&entries)))
+		net_lowers_add(lowers, lower);
+}
+
+void net_lowers_read(const char *sysfs, const char *interface, struct net_lowers *lowers)
+{
+	lowers->n = 0;
+	net_lowers_add_below(sysfs, interface, lowers);
+	for (unsigned i = 0; i < lowers->n && i < NET_LOWERS_MAX; i++)
+		net_lowers_add_below(sysfs, lowers->names[i], lowers);
+}
+
 bool net_is_stacked_on(const char *sysfs, const char *upper, const char *interface)
 {
 	return stacking_stands_on(sysfs, upper, interface, 0);

@@ -3,6 +3,7 @@
 #ifndef DAEMON_NET_STACKING_H
 #define DAEMON_NET_STACKING_H
 
+#include <net/if.h>
 #include <stdbool.h>
 
 #define NET_KIND_BYTES 16
@@ -14,6 +15,16 @@ struct net_stacking {
 	char names[256];           /* "eth0, eth1" */
 	char kind[NET_KIND_BYTES]; /* "vlan", "bond", "bridge", "macvlan"; "": the kernel does not say */
 };
+
+#define NET_LOWERS_MAX 32
+
+struct net_lowers {
+	unsigned n; /* more than NET_LOWERS_MAX: there are others */
+	char names[NET_LOWERS_MAX][IFNAMSIZ];
+};
+
+/** All interfaces below one, each once: those that it is stacked on, those below these, and so on. */
+void net_lowers_read(const char *sysfs, const char *interface, struct net_lowers *lowers);
 
 /** sysfs: its path, "/sys". */
 void net_stacking_read(const char *sysfs, const char *interface, struct net_stacking *stacking);

@@ -18,6 +18,7 @@
 #include "daemon/base/reading.h"
 #include "daemon/clock/clock.h"
 #include "daemon/control/control.h"
+#include "daemon/net/link_losses.h"
 #include "daemon/net/link_watch.h"
 #include "daemon/net/net.h"
 
@@ -27,11 +28,17 @@ struct daemon;
 
 /* The kernel's readings. On the heap, because the thread may hang in a reading when the interface is gone. */
 struct interface_kernel {
-	struct reading discards; /* and everything else that the kernel says */
+	struct reading
+		lost; /* packets that were lost before the flow rules; and everything else that the kernel says */
 	struct interface *interface;
 	char name[IFNAMSIZ];
+	/* The thread's while the reading is on its way. */
+	struct link_losses *links; /* NULL: the device does not get its packets from the kernel */
+	bool has_discards;
+	uint64_t discards;
 	uint64_t discards_at_open;
-	struct net_interface net; /* the thread's while the reading is on its way; likewise net_result */
+	bool is_complete; /* the driver counts all packets that are lost before the flow rules */
+	struct net_interface net;
 	int net_result;
 };
 
@@ -67,6 +74,8 @@ struct interface {
 	struct background *device_thread;        /* reads the device; NULL: the interface does not serve yet */
 	struct backend_port_statistics port_now; /* the thread's while the reading is on its way */
 	struct reading out_of_buffer;            /* and everything else of the port */
+	uint64_t counters[INTERFACE_COUNTER_N];  /* as of the last readings; COUNTER_ABSENT: not known */
+	bool counts_all_losses;                  /* before the flow rules, likewise */
 	bool port_active;                        /* as the device sees it; true if it does not say */
 	struct interface_kernel *kernel;         /* NULL: not open */
 	uint64_t silent_ns; /* how long the device has not answered, if that is too long; 0: it answers */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The readings of an interface that may hang: the port's counters and link from the device, the interface's state and
- * its discards from the kernel. Says when the device does not answer.
+ * packets that were lost before the flow rules from the kernel. Says when the device does not answer.
  */
 #include "daemon/port/interface.h"
 
@@ -38,7 +38,7 @@ static void interface_renew_link(struct interface *interface)
 
 void interface_watch_link(struct interface *interface)
 {
-	reading_ask(&interface->kernel->discards);
+	reading_ask(&interface->kernel->lost);
 	reading_ask(&interface->out_of_buffer);
 }
 
@@ -71,7 +71,7 @@ void interface_take_link_change(struct interface *interface, const struct link_c
 		interface_renew_link(interface);
 	}
 	if (change->index == 0 || change->index == interface->opened_index || interface->is_missing)
-		reading_renew(&interface->kernel->discards);
+		reading_renew(&interface->kernel->lost);
 }
 
 /* ---- the device's thread --------------------------------------------------------------------------- */
@@ -92,21 +92,54 @@ static void interface_take_port(void *context)
 {
 	struct interface *interface = context;
 
+	if (interface->out_of_buffer.at_ns)
+		interface->counters[INTERFACE_COUNTER_OUT_OF_BUFFER] = interface->out_of_buffer.value;
 	interface->port_active = interface->port_now.port_active;
 	interface_renew_link(interface);
 }
 
 /* ---- the kernel's thread --------------------------------------------------------------------------- */
 
-static int interface_read_kernel(void *context, uint64_t *discards)
+static const enum link_loss kinds[INTERFACE_COUNTER_N] = {
+	[INTERFACE_COUNTER_CARD_DROPPED] = LINK_LOSS_CARD,       [INTERFACE_COUNTER_DAMAGED] = LINK_LOSS_DAMAGED,
+	[INTERFACE_COUNTER_BACKLOG_DROPPED] = LINK_LOSS_BACKLOG, [INTERFACE_COUNTER_KERNEL_DROPPED] = LINK_LOSS_KERNEL,
+	[INTERFACE_COUNTER_PEER_DROPPED] = LINK_LOSS_PEER,
+};
+
+static void interface_read_discards(struct interface_kernel *kernel)
+{
+	uint64_t discards;
+
+	if (net_port_discards(kernel->name, &discards) < 0)
+		return;
+	kernel->has_discards = true;
+	kernel->discards = discards - kernel->discards_at_open;
+}
+
+static int interface_read_kernel(void *context, uint64_t *lost)
 {
 	struct interface_kernel *kernel = context;
 	int r;
 
 	kernel->net_result = net_interface_read(kernel->name, &kernel->net, NULL);
-	r = net_port_discards(kernel->name, discards);
-	*discards -= r == 0 ? kernel->discards_at_open : 0;
+	interface_read_discards(kernel);
+	r = kernel->links ? link_losses_read(kernel->links) : 0;
+	kernel->is_complete = kernel->links ? link_losses_are_complete(kernel->links) : kernel->has_discards;
+	*lost = kernel->discards;
+	for (uint32_t i = INTERFACE_COUNTER_CARD_DROPPED; i < INTERFACE_COUNTER_N && kernel->links; i++)
+		*lost += link_losses_of(kernel->links, kinds[i]);
 	return r;
+}
+
+static void interface_take_counters(struct interface *interface)
+{
+	const struct interface_kernel *kernel = interface->kernel;
+
+	interface->counts_all_losses = kernel->is_complete;
+	if (kernel->has_discards)
+		interface->counters[INTERFACE_COUNTER_PORT_DISCARDS] = kernel->discards;
+	for (uint32_t i = INTERFACE_COUNTER_CARD_DROPPED; i < INTERFACE_COUNTER_N && kernel->links; i++)
+		interface->counters[i] = link_losses_of(kernel->links, kinds[i]);
 }
 
 static void interface_take_kernel(void *context)
@@ -114,7 +147,8 @@ static void interface_take_kernel(void *context)
 	struct interface_kernel *kernel = context;
 	struct interface *interface = kernel->interface;
 
-	if (kernel->discards.tried_ns < interface->deleted_ns) /* another reading follows */
+	interface_take_counters(interface);
+	if (kernel->lost.tried_ns < interface->deleted_ns) /* another reading follows */
 		return;
 	if (kernel->net_result == 0 || kernel->net_result == -ENODEV) /* another failure says nothing of it */
 		interface_set_missing(interface, kernel->net_result == -ENODEV);
@@ -159,20 +193,34 @@ int interface_check_answers(const struct interface *interface, struct failure *f
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
+static void interface_kernel_free(void *context)
+{
+	struct interface_kernel *kernel = context;
+
+	link_losses_free(kernel->links);
+	free(kernel);
+}
+
 int interface_init_readings(struct interface *interface)
 {
 	struct interface_kernel *kernel = calloc(1, sizeof(*kernel));
 
 	if (!kernel)
 		return -ENOMEM;
+	if (!interface->ops->pins_memory && !(kernel->links = link_losses_new(interface->name))) {
+		free(kernel);
+		return -ENOMEM;
+	}
 	interface->kernel = kernel;
 	kernel->interface = interface;
 	snprintf(kernel->name, sizeof(kernel->name), "%s", interface->name);
 	if (net_port_discards(kernel->name, &kernel->discards_at_open) < 0)
 		kernel->discards_at_open = 0;
-	reading_init(&kernel->discards, interface_read_kernel, kernel);
-	kernel->discards.taken = interface_take_kernel;
-	kernel->discards.taken_context = kernel;
+	for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
+		interface->counters[i] = COUNTER_ABSENT;
+	reading_init(&kernel->lost, interface_read_kernel, kernel);
+	kernel->lost.taken = interface_take_kernel;
+	kernel->lost.taken_context = kernel;
 	reading_init(&interface->out_of_buffer, interface_read_port, interface);
 	interface->out_of_buffer.taken = interface_take_port;
 	interface->out_of_buffer.taken_context = interface;
@@ -190,7 +238,7 @@ int interface_start_readings(struct interface *interface, sd_event *event, struc
 	if (r < 0)
 		return r;
 	interface->out_of_buffer.runner = interface->device_thread;
-	interface->kernel->discards.runner = shared;
+	interface->kernel->lost.runner = shared;
 	return 0;
 }
 
@@ -198,7 +246,7 @@ int interface_start_readings(struct interface *interface, sd_event *event, struc
 void interface_deinit_readings(struct interface *interface)
 {
 	if (interface->kernel)
-		reading_close(&interface->kernel->discards, free, interface->kernel);
+		reading_close(&interface->kernel->lost, interface_kernel_free, interface->kernel);
 	interface->kernel = NULL;
 	reading_close(&interface->out_of_buffer, NULL, NULL);
 	if (interface->is_abandoned) {

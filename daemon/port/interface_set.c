@@ -245,8 +245,9 @@ int interface_set_serve(struct daemon *daemon, struct interface *interface)
 		.backend_better = interface->choice.better,
 		.backend_command = interface->choice.command,
 		.is_second_best = interface->choice.is_second_best,
-		.counters = {[INTERFACE_COUNTER_OUT_OF_BUFFER] = &interface->out_of_buffer,
-	                     [INTERFACE_COUNTER_PORT_DISCARDS] = &interface->kernel->discards},
+		.readings = {&interface->out_of_buffer, &interface->kernel->lost},
+		.counters = interface->counters,
+		.counts_all_losses = &interface->counts_all_losses,
 	};
 	control_add_interface(daemon->control, &interface->port);
 	interface->in_control = true;

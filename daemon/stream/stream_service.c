@@ -65,6 +65,8 @@ static int stream_service_serve(struct daemon *daemon, struct service *service, 
 		.backend = interface->ops->name,
 		.matched = &stream->matched,
 		.losses = &stream->losses,
+		.interface_lost = &interface->kernel->lost,
+		.interface_counts_all = &interface->counts_all_losses,
 		.n_queues = stream->n_queues,
 		.context = stream,
 	};

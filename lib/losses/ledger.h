@@ -40,6 +40,11 @@ struct ledger_entry {
 	struct ledger_losses before;
 	struct ledger_losses after;
 	uint64_t no_buffer_most; /* upper bound of after.no_buffer; UINT64_MAX: not known */
+	/*
+	 * Packets that the interface had lost before the flow rules (struct ibvcap_ring) so long before the row at head
+	 * that no packet which waited with them is that row or a later one.
+	 */
+	uint64_t interface_before;
 };
 static_assert(sizeof(struct ledger_entry) == IBVCAP_LEDGER_WORDS * sizeof(uint64_t), "shared layout");
 

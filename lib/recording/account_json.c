@@ -10,6 +10,8 @@
 #define VERSION    1
 #define ACCOUNT    "account " /* how the lines begin */
 #define LOSSES     "losses "
+#define LAST       "last"
+#define COUNTS_ALL "interface_counts_all"
 #define FLOW_MAX   255
 #define HEX_DIGITS 16
 
@@ -37,6 +39,11 @@ struct count {
 		.key = #name, .offset = OFFSET(rx.name) \
 	}
 
+#define LATER(name)                                                            \
+	{                                                                      \
+		.key = #name, .offset = OFFSET(rx.name), .may_be_absent = true \
+	}
+
 static const struct count counts[] = {
 	COUNT(file),
 	TERM(written),
@@ -57,6 +64,9 @@ static const struct count counts[] = {
 	KNOWN(outages),
 	KNOWN(outage_from_ns),
 	KNOWN(outage_until_ns),
+	LATER(interface_lost),
+	LATER(interface_from_ns),
+	LATER(interface_until_ns),
 };
 
 uint64_t recording_account_missing(const struct recording_account *account)
@@ -141,8 +151,10 @@ json_t *recording_account_to_json(const struct recording_account *account)
 		set_count(json, counts[i].key, value);
 	}
 	json_object_set_new(json, "unknown", unknown_to_json(account->rx.unknown));
+	if (account->rx.interface_counts_all)
+		json_object_set_new(json, COUNTS_ALL, json_true());
 	if (account->is_last)
-		json_object_set_new(json, "last", json_true());
+		json_object_set_new(json, LAST, json_true());
 	json_object_set_new(json, "verdict", json_string(ibvcap_verdict_word(recording_account_verdict(account))));
 	return json;
 }
@@ -237,12 +249,13 @@ static bool get_unknown(const json_t *json, uint32_t *unknown)
 	return json_is_array(words);
 }
 
-static bool get_last(const json_t *json, bool *is_last)
+/* Absent: false. */
+static bool get_bool(const json_t *json, const char *key, bool *value)
 {
-	const json_t *last = json_object_get(json, "last");
+	const json_t *member = json_object_get(json, key);
 
-	*is_last = json_is_true(last);
-	return !last || json_is_boolean(last);
+	*value = json_is_true(member);
+	return !member || json_is_boolean(member);
 }
 
 /* A file that claims more than its own numbers say is not believed. */
@@ -256,6 +269,7 @@ static bool agrees_with_verdict(const json_t *json, const struct recording_accou
 bool recording_account_from_json(const json_t *json, struct recording_account *account)
 {
 	uint64_t value;
+	bool counts_all;
 
 	*account = (struct recording_account){0};
 	if (!get_count(json, "version", VERSION, &value) || value != VERSION)
@@ -271,10 +285,13 @@ bool recording_account_from_json(const json_t *json, struct recording_account *a
 			return false;
 		memcpy((uint8_t *)account + counts[i].offset, &value, sizeof(value));
 	}
+	if (!get_bool(json, COUNTS_ALL, &counts_all))
+		return false;
+	account->rx.interface_counts_all = counts_all;
 	return get_identifier(json, "recording", &account->recording) && get_flow(json, &account->flow) &&
 	       get_stream(json, account) && get_end(json, "from", &account->from) &&
 	       get_end(json, "until", &account->until) && get_unknown(json, &account->rx.unknown) &&
-	       get_last(json, &account->is_last) && agrees_with_verdict(json, account);
+	       get_bool(json, LAST, &account->is_last) && agrees_with_verdict(json, account);
 }
 
 /* ---- lines of comments --------------------------------------------------------------------------- */

@@ -59,6 +59,26 @@ void verdict_find_pieces(struct verdict *verdict, uint64_t n)
 		             n);
 }
 
+/* What was lost before the flow rules, and whether all of that is counted. */
+static void find_interface(struct verdict *verdict, const struct recording_account *accounts, unsigned n)
+{
+	bool counts_all = true;
+	uint64_t lost = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		lost = accounts[i].rx.interface_lost > lost ? accounts[i].rx.interface_lost : lost;
+		counts_all = counts_all && accounts[i].rx.interface_counts_all;
+	}
+	if (lost)
+		verdict_find(verdict, FINDING_NOTE,
+		             "these were at least %" PRIu64 ", of all streams and programs: see 'ibvcap why'", lost);
+	else if (!counts_all && verdict->worst == FINDING_NOTE)
+		verdict_find(verdict, FINDING_NOTE,
+		             "this holds from the kernel on, or from the card's flow rules: the driver of the "
+		             "interface does "
+		             "not count all packets that it drops before");
+}
+
 void verdict_find_accounts(struct verdict *verdict, const struct recording_account *accounts, unsigned n,
                            const char *filter)
 {
@@ -90,6 +110,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 	else
 		verdict_find(verdict, FINDING_NOTE, "no packet is missing");
 	verdict_find_unknown(verdict, unknown);
+	find_interface(verdict, accounts, n);
 }
 
 /* ---- the result ---------------------------------------------------------------------------------- */

@@ -245,6 +245,32 @@ const struct status_field interface_counters[INTERFACE_COUNTER_N] = {
 	[INTERFACE_COUNTER_PORT_DISCARDS] =
 		TOTAL("port_discards", "packets",
                       "Packets that the port dropped before the flow rules saw them. Virtual functions do not show it"),
+	[INTERFACE_COUNTER_CARD_DROPPED] = TOTAL(
+		"card_dropped", "packets",
+		"Packets that the card dropped before the kernel got them, because the driver's receive ring was "
+		"full",
+		.cause = "the CPU that takes packets from the card was too slow, or its ring is too short",
+		.remedy = "a longer ring: ethtool -G INTERFACE rx N; more queues and their interrupts on more CPUs: "
+			  "ibvcap-tuning(7)"),
+	[INTERFACE_COUNTER_DAMAGED] =
+		TOTAL("damaged", "packets",
+                      "Frames that the card dropped because of a bad checksum, or a length that it does not take",
+                      .cause = "a bad cable or transceiver, or frames that are longer than the interface's MTU",
+                      .remedy = "look at 'ip -s -s link show INTERFACE'; a larger MTU: ip link set INTERFACE mtu N"),
+	[INTERFACE_COUNTER_BACKLOG_DROPPED] = TOTAL(
+		"backlog_dropped", "packets", "Packets that the kernel dropped because the backlog of a CPU was full",
+		.cause = "the kernel's network code had too little CPU time, or the backlog is too short",
+		.remedy = "sysctl net.core.netdev_max_backlog=N; let RPS use more CPUs: ibvcap-tuning(7)"),
+	[INTERFACE_COUNTER_KERNEL_DROPPED] =
+		TOTAL("kernel_dropped", "packets",
+                      "Packets that the driver or the kernel dropped for other reasons (rx_dropped): above the MTU, no "
+                      "memory",
+                      .cause = "the frames are longer than the interface's MTU, or the kernel had no memory for them",
+                      .remedy = "compare the MTUs of both ends: ip link show INTERFACE; memory: ibvcap-tuning(7)"),
+	[INTERFACE_COUNTER_PEER_DROPPED] =
+		TOTAL("peer_dropped", "packets", "Packets that the other end of a veth could not deliver to this one",
+                      .cause = "the kernel's network code had too little CPU time for this interface",
+                      .remedy = "fewer programs on these CPUs; ibvcap-tuning(7)"),
 };
 
 const struct status_field recording_causes[RECORDING_CAUSE_N] = {

@@ -63,7 +63,17 @@ enum consumer_counter {
 };
 
 /* Counters of an interface in a status. */
-enum interface_counter { INTERFACE_COUNTER_OUT_OF_BUFFER, INTERFACE_COUNTER_PORT_DISCARDS, INTERFACE_COUNTER_N };
+enum interface_counter {
+	INTERFACE_COUNTER_OUT_OF_BUFFER,
+	/* Lost before the flow rules saw them: of no stream. All but the port's are of the kernel's path. */
+	INTERFACE_COUNTER_PORT_DISCARDS,
+	INTERFACE_COUNTER_CARD_DROPPED,
+	INTERFACE_COUNTER_DAMAGED,
+	INTERFACE_COUNTER_BACKLOG_DROPPED,
+	INTERFACE_COUNTER_KERNEL_DROPPED,
+	INTERFACE_COUNTER_PEER_DROPPED,
+	INTERFACE_COUNTER_N
+};
 
 /* Why packets are missing in a recording. struct recording_losses has the number of each, in this order. */
 enum recording_cause {

@@ -162,6 +162,9 @@ static const struct status_field interface_fields[] = {
 	FIELD(backend_command, TEXT, LABEL, NULL, "The shell's command that brings what is faster; empty: none"),
 	FIELD(is_second_best, BOOL, LABEL, NULL, "Whether another backend would be faster"),
 	FIELD(is_auto, BOOL, LABEL, NULL, "Whether streams and channels with backend = \"auto\" get this backend"),
+	FIELD(counts_all_losses, BOOL, LABEL, NULL,
+              "Whether the driver counts all packets that it, or its card, drops before the flow rules"),
+	HIDDEN(reserved),
 	{0},
 };
 #undef PART

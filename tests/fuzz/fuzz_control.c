@@ -57,7 +57,8 @@ static struct tx_queue *channel;
 static struct control_queue control_queue;
 static struct control_stream control_stream;
 static struct rx_losses ledger;
-static struct reading matched;
+static struct reading matched, lost;
+static const bool counts_all = true;
 static struct control_tx_worker control_tx_worker;
 static struct control_channel control_channel;
 static unsigned n_registered;
@@ -68,6 +69,12 @@ static struct control *control;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int read_lost(void *, uint64_t *packets)
+{
+	*packets = 0;
+	return 0;
+}
 
 static int read_matched(void *context, uint64_t *packets)
 {
@@ -210,9 +217,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		.config = &stream,
 		.matched = &matched,
 		.losses = &ledger,
+		.interface_lost = &lost,
+		.interface_counts_all = &counts_all,
 		.n_queues = 1,
 		.queues = {&control_queue},
 	};
+	reading_init(&lost, read_lost, NULL);
 	reading_init(&matched, read_matched, queue);
 	must(sd_event_new(&event));
 	snprintf(config.socket_path, sizeof(config.socket_path), "/tmp/fuzz-control-%d.sock", (int)getpid());

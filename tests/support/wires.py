@@ -125,6 +125,13 @@ class Wire:
         packet.bind((self.tx, 0))
         return packet
 
+    def move_sender(self):
+        """Into the receiver's namespace, where a daemon without CAP_NET_ADMIN sees it, too. Only for frames."""
+        self.socket.close()
+        run("ip", "-n", self.net.tx, "link", "set", self.tx, "netns", self.net.rx)
+        run("ip", "-n", self.net.rx, "link", "set", self.tx, "up")
+        self.socket = in_namespace(self.net.rx, self.open_socket)
+
     @staticmethod
     def link(namespace, device):
         return json.loads(run("ip", "-n", namespace, "-j", "link", "show", device).stdout)[0]

@@ -37,7 +37,8 @@ TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "
                "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns",
                "idle_kicks"]
 CHANNEL_COUNTERS = with_added(TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_senders"], "pending", "senders")
-INTERFACE_COUNTERS = ["out_of_buffer", "port_discards"]
+INTERFACE_COUNTERS = ["out_of_buffer", "port_discards", "card_dropped", "damaged", "backlog_dropped",
+                      "kernel_dropped", "peer_dropped"]
 
 HEADER = struct.Struct("=IHHII")
 PART_BODY = struct.Struct("=II")

@@ -46,6 +46,31 @@ static bool has_kernel_backend(const struct why_facts *facts)
 	return strcmp(facts->stream->backend, "packet") == 0 || strcmp(facts->stream->backend, "xdp") == 0;
 }
 
+/* What the card, the driver and the kernel dropped before a socket got it. */
+static void explain_kernel_path(const struct why_facts *facts, struct why_report *report)
+{
+	static const char term[] = "kernel_dropped";
+	uint64_t sum = 0;
+
+	for (unsigned i = INTERFACE_COUNTER_CARD_DROPPED; i < INTERFACE_COUNTER_N; i++) {
+		const struct status_field *row = &interface_counters[i];
+		uint64_t n = counters_value(COUNTERS_OF(facts->interface), row->name);
+
+		if (n)
+			add_stream_line(report, WHY_LOSS, "port", row->name, n, row->cause, row->remedy);
+		sum += n;
+	}
+	if (!facts->interface->counts_all_losses)
+		add_stream_line(report, WHY_NOTE, "port", term, sum,
+		                "the driver of the interface does not count all packets that it or its card drops "
+		                "before the flow rules",
+		                "'ethtool -S' of the interface shows what it counts; by the packets' own numbers "
+		                "'ibvcap check' finds all losses (sequence in ibvcapd.conf(5))");
+	else if (!sum)
+		add_stream_line(report, WHY_OK, "port", term, 0, "the interface dropped nothing before the flow rules",
+		                NULL);
+}
+
 static void explain_port(const struct why_facts *facts, struct why_report *report)
 {
 	static const char term[] = "port_discards";
@@ -54,10 +79,7 @@ static void explain_port(const struct why_facts *facts, struct why_report *repor
 	if (!facts->interface)
 		return;
 	if (has_kernel_backend(facts))
-		add_stream_line(report, WHY_NOTE, "port", term, n,
-		                "sockets do not show how many packets the interface dropped before them",
-		                "'ip -s -s link' and 'ethtool -S' of the interface show its own counters; by the "
-		                "packets' own numbers 'ibvcap check' finds all losses (sequence in ibvcapd.conf(5))");
+		explain_kernel_path(facts, report);
 	else if (!counters_have(COUNTERS_OF(facts->interface), term))
 		add_stream_line(report, WHY_NOTE, "port", term, n,
 		                "the port does not show how many packets it dropped before the flow rules; virtual "

@@ -35,19 +35,32 @@ static struct ibvcap_settled_losses last_losses(const struct rx_queue *queue)
  * A caller may place a moment before a row of the batch that it holds. So the entry has to lie before that batch, not
  * only before the next one.
  */
-static struct ibvcap_settled_losses losses_before(const struct rx_queue *queue)
+static void moment_load_before(struct ibvcap_rx_moment *moment, const struct rx_queue *queue)
 {
 	uint64_t row = rx_queue_has_batches(queue) ? queue->batch_sequence : queue->next;
 	struct ledger_entry entry;
 
 	if (!ledger_before_row(&queue->ring->ledger, row, &entry))
-		return (struct ibvcap_settled_losses){.most = UINT64_MAX};
-	return settled_losses(&entry.before, UINT64_MAX);
+		entry = (struct ledger_entry){0};
+	moment->before = settled_losses(&entry.before, UINT64_MAX);
+	moment->interface_before = entry.interface_before;
 }
 
 static void moment_load_outages(struct ibvcap_rx_moment *moment, const struct rx_queue *queue)
 {
 	moment->after.outages = ring_load_outages(queue->ring, &moment->outage_from_ns, &moment->outage_until_ns);
+}
+
+/* False: the daemon has not read the interface since the moment. */
+static bool moment_load_interface(struct ibvcap_rx_moment *moment, const struct rx_queue *queue)
+{
+	const struct ring_interface interface = ring_load_interface(queue->ring);
+
+	moment->interface_after = interface.lost;
+	moment->interface_from_ns = interface.from_ns;
+	moment->interface_until_ns = interface.until_ns;
+	moment->state |= interface.counts_all ? 0 : RX_MOMENT_COUNTS_LESS;
+	return interface.read_ns >= moment->monotonic_ns;
 }
 
 static uint32_t moment_state(const struct rx_queue *queue)
@@ -75,12 +88,17 @@ static void moment_take_queue(struct ibvcap_rx_moment *moment, const struct rx_q
 		.state = moment_state(queue),
 		.queues = queue->info.queue < IBVCAP_QUEUES_MAX ? UINT32_C(1) << queue->info.queue : 0,
 		.past = queue->reattach.past,
-		.before = is_away ? last_losses(queue) : losses_before(queue),
 		.is_settled = is_away,
 	};
+	if (is_away)
+		moment->before = last_losses(queue);
+	else
+		moment_load_before(moment, queue);
 	moment->after = moment->before;
-	if (!is_away)
+	if (!is_away) {
 		moment_load_outages(moment, queue);
+		moment_load_interface(moment, queue);
+	}
 }
 
 int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue)
@@ -108,6 +126,10 @@ int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap
 	stream->skipped += queue->skipped;
 	stream->abandoned += queue->abandoned;
 	stream->failures += queue->failures;
+	stream->interface_before = u64_min(stream->interface_before, queue->interface_before);
+	stream->interface_after = u64_max(stream->interface_after, queue->interface_after);
+	stream->interface_from_ns = u64_max(stream->interface_from_ns, queue->interface_from_ns);
+	stream->interface_until_ns = u64_max(stream->interface_until_ns, queue->interface_until_ns);
 	stream->past.least = u64_max(stream->past.least, queue->past.least);
 	stream->past.outages = u64_max(stream->past.outages, queue->past.outages);
 	/* The losses before all boundaries are those that the oldest of the entries counts. */
@@ -176,10 +198,13 @@ static void moment_settle_by_last(struct ibvcap_rx_moment *moment, const struct 
 	uint64_t until_ns = reattach->last.until_ns;
 
 	if (reattach->away && reattach->last_epoch == moment->epoch && until_ns >= moment->monotonic_ns &&
-	    (until_ns == LEDGER_ENDED || is_comparable(until_ns)))
+	    (until_ns == LEDGER_ENDED || is_comparable(until_ns)) &&
+	    reattach->last_interface.read_ns >= moment->monotonic_ns) {
 		moment->after = last_losses(queue);
-	else
+		moment->interface_after = reattach->last_interface.lost;
+	} else {
 		moment->state |= RX_MOMENT_UNSETTLED;
+	}
 	moment->is_settled = 1;
 }
 
@@ -204,7 +229,7 @@ static bool moment_settle_queue(struct ibvcap_rx_moment *moment, const struct rx
 	}
 	/* Before the ledger: the daemon writes the last entry, and then ends. */
 	state = moment_state(queue);
-	if (find_after(&queue->ring->ledger, moment->monotonic_ns, &entry)) {
+	if (moment_load_interface(moment, queue) && find_after(&queue->ring->ledger, moment->monotonic_ns, &entry)) {
 		moment->after = settled_losses(&entry.after, entry.no_buffer_most);
 		moment->is_settled = 1;
 	}
@@ -232,6 +257,9 @@ static bool moment_settle_all(struct ibvcap_rx_moment *moment, const struct ibvc
 	moment->state |= (sum.state & ~(uint32_t)RX_MOMENT_ALL_QUEUES) |
 	                 (sum.queues != moment->queues ? RX_MOMENT_UNSETTLED : 0);
 	moment->after = sum.after;
+	moment->interface_after = sum.interface_after;
+	moment->interface_from_ns = sum.interface_from_ns;
+	moment->interface_until_ns = sum.interface_until_ns;
 	moment->outage_from_ns = sum.outage_from_ns;
 	moment->outage_until_ns = sum.outage_until_ns;
 	moment->is_settled = 1;
@@ -261,6 +289,12 @@ static uint64_t outages_between(const struct ibvcap_rx_moment *from, const struc
 {
 	return difference((until->past.outages + until->after.outages + 1) / 2,
 	                  (from->past.outages + from->before.outages) / 2);
+}
+
+/* The count begins anew in each epoch. */
+static uint64_t interface_lost_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
+{
+	return from->epochs == until->epochs ? difference(until->interface_after, from->interface_before) : 0;
 }
 
 static bool has_all_queues(const struct ibvcap_rx_moment *moment)
@@ -317,6 +351,7 @@ static uint32_t unknown_between(const struct ibvcap_rx_moment *from, const struc
 	unknown |= state & RX_MOMENT_REMOVED ? IBVCAP_UNKNOWN_REMOVED : 0;
 	unknown |= state & RX_MOMENT_FAILED || from->failures != until->failures ? IBVCAP_UNKNOWN_FAILED : 0;
 	unknown |= outages_between(from, until) ? IBVCAP_UNKNOWN_OUTAGE : 0;
+	unknown |= interface_lost_between(from, until) ? IBVCAP_UNKNOWN_INTERFACE : 0;
 	unknown |= from->abandoned != until->abandoned ? IBVCAP_UNKNOWN_ABANDONED : 0;
 	unknown |= has_ambiguous_between(from, until) ? IBVCAP_UNKNOWN_FRAGMENTS : 0;
 	unknown |=
@@ -338,6 +373,8 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 		.failures = difference(until->failures, from->failures),
 		.outages = outages_between(from, until),
 		.unknown = unknown_between(from, until),
+		.interface_counts_all = !((from->state | until->state) & RX_MOMENT_COUNTS_LESS),
+		.interface_lost = interface_lost_between(from, until),
 	};
 	int r = sized_struct_check(from, sizeof(*from), "ibvcap_rx_moment");
 
@@ -350,6 +387,10 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 	if (known.outages) {
 		known.outage_from_ns = until->outage_from_ns;
 		known.outage_until_ns = until->outage_until_ns;
+	}
+	if (known.interface_lost) {
+		known.interface_from_ns = until->interface_from_ns;
+		known.interface_until_ns = until->interface_until_ns;
 	}
 	bound_card_losses(&known, from, until);
 	known.no_buffer = difference(until->past.least + until->after.least, from->past.least + from->after.least);
@@ -404,6 +445,8 @@ static const struct unknown_text {
          "the stream had other queues than those that were read, or packets of a queue came too late"},
 	{IBVCAP_UNKNOWN_REMOVED, "removed", "the stream was removed from the configuration"},
 	{IBVCAP_UNKNOWN_ABANDONED, "abandoned", "a member of the group left with packets that it had acquired"},
+	{IBVCAP_UNKNOWN_INTERFACE, "interface",
+         "the network card or the kernel dropped packets before it was known whose they are"},
 	{IBVCAP_UNKNOWN_NO_PACKETS, "no_packets",
          "no packet came, so nothing shows that the stream gets what is sent: see 'ibvcap why' with its name"},
 	{IBVCAP_UNKNOWN_FRAGMENTS, "fragments",

@@ -45,9 +45,10 @@ struct rx_lease {
 /* The part of a queue that stays when an epoch ends, and the state of the search for the next epoch. */
 struct rx_reattach {
 	struct ibvcap_rx_options options;
-	uint64_t epochs;                   /* times that the queue went on in a new epoch */
-	struct ibvcap_settled_losses past; /* of the epochs before the last one: least and outages only */
-	struct ledger_entry last;          /* the newest of the last epoch, until the next epoch begins */
+	uint64_t epochs;                      /* times that the queue went on in a new epoch */
+	struct ibvcap_settled_losses past;    /* of the epochs before the last one: least and outages only */
+	struct ledger_entry last;             /* the newest of the last epoch, until the next epoch begins */
+	struct ring_interface last_interface; /* likewise */
 	uint64_t last_epoch;
 	uint32_t next_flags; /* enum ibvcap_rx_batch_flag, for the next batch */
 	int timer_fd;        /* -1: ibvcap_rx_fd() is not in use */

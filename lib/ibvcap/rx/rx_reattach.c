@@ -54,6 +54,7 @@ static void rx_reattach_keep_losses(struct rx_queue *queue)
 	if (!ledger_newest(&queue->ring->ledger, &reattach->last))
 		reattach->last = (struct ledger_entry){0};
 	reattach->last.after.outages = ring_load_outages(queue->ring, &unused, &unused);
+	reattach->last_interface = ring_load_interface(queue->ring);
 	reattach->last_epoch = queue->info.epoch;
 }
 

@@ -54,7 +54,9 @@ static struct control_queue control_queue;
 static struct control_stream control_stream;
 static struct rx_losses ledger;
 static struct control_interface port;
-static struct reading matched, out_of_buffer, discards;
+static struct reading matched, out_of_buffer, lost;
+static uint64_t port_counters[INTERFACE_COUNTER_N];
+static const bool counts_all = true;
 static struct control *control;
 
 static uid_t daemon_user; /* root */
@@ -79,11 +81,15 @@ static int read_out_of_buffer(void *context, uint64_t *packets)
 	return 0;
 }
 
-static int read_discards(void *context, uint64_t *packets)
+static void take_out_of_buffer(void *)
 {
-	(void)context;
-	(void)packets;
-	return -ENOTSUP;
+	port_counters[INTERFACE_COUNTER_OUT_OF_BUFFER] = out_of_buffer.value;
+}
+
+static int read_lost(void *, uint64_t *packets)
+{
+	*packets = 0;
+	return 0;
 }
 
 static void worker_ended(void *context, const struct control_stream *which, uint32_t queue_index, int error)
@@ -150,14 +156,20 @@ static void make_control(void)
 		.backend = "scripted",
 		.matched = &matched,
 		.losses = &ledger,
+		.interface_lost = &lost,
+		.interface_counts_all = &counts_all,
 		.n_queues = 1,
 		.queues = {&control_queue},
 	};
-	port = (struct control_interface){
-		.name = "eth7", .device = "scripted0", .counters = {&out_of_buffer, &discards}};
+	port = (struct control_interface){.name = "eth7",
+	                                  .device = "scripted0",
+	                                  .readings = {&out_of_buffer, &lost},
+	                                  .counters = port_counters,
+	                                  .counts_all_losses = &counts_all};
 	reading_init(&matched, read_matched, queue);
 	reading_init(&out_of_buffer, read_out_of_buffer, queue);
-	reading_init(&discards, read_discards, NULL);
+	out_of_buffer.taken = take_out_of_buffer;
+	reading_init(&lost, read_lost, NULL);
 	cr_assert(eq(int, control_new(&control, &options, NULL), 0));
 	cr_assert(eq(int, control_add_stream(control, &control_stream), 0));
 	control_add_interface(control, &port);

@@ -67,7 +67,8 @@ static bool has_failed[QUEUES];
 static struct control_queue control_queues[QUEUES];
 static struct control_stream control_stream;
 static struct rx_losses ledger;
-static struct reading matched;
+static struct reading matched, interface_lost;
+static const bool counts_all = true;
 static sd_event *event;
 static struct listener listener;
 static struct control *control;
@@ -190,6 +191,12 @@ static void fork_members(void)
 
 /* ---- the daemon -------------------------------------------------------------------------------------- */
 
+static int read_lost(void *, uint64_t *packets)
+{
+	*packets = 0;
+	return 0;
+}
+
 static int read_matched(void *context, uint64_t *packets)
 {
 	uint64_t n;
@@ -255,6 +262,7 @@ static void begin(uint32_t n)
 	options.event = event;
 	cr_assert_eq(listener_open(&listener, config.socket_path, 0666, (gid_t)-1, NULL), 0);
 	cr_assert_eq(scripted_backend_ops.open(NULL, &backend, NULL), 0);
+	reading_init(&interface_lost, read_lost, NULL);
 	reading_init(&matched, read_matched, NULL);
 	losses_init(&ledger.sum, n, SLOTS, false, false, LOSSES_DRAIN_NS_MIN);
 	cr_assert_eq(control_new(&control, &options, NULL), 0);
@@ -263,6 +271,8 @@ static void begin(uint32_t n)
 	                                         .backend = "scripted",
 	                                         .matched = &matched,
 	                                         .losses = &ledger,
+	                                         .interface_lost = &interface_lost,
+	                                         .interface_counts_all = &counts_all,
 	                                         .n_queues = n};
 	for (uint32_t i = 0; i < n; i++)
 		make_queue(i);

@@ -114,11 +114,25 @@ static void serve(struct history *history)
 		answer(history, socket);
 }
 
+void history_read_interface(struct history *history)
+{
+	history->interface_at_ns = history_now_ns;
+	history->interface_read = history->interface_lost;
+}
+
+static void note_interface(struct history *history)
+{
+	rx_losses_note_interface(&history->ledger, history->interface_read, history->interface_at_ns,
+	                         history->interface_at_ns, true);
+}
+
 void history_begin(struct history *history)
 {
 	history->epoch++;
 	history->is_away = false;
 	history->is_reading_due = false;
+	history->ledger = (struct rx_losses){0};
+	history_read_interface(history);
 	losses_init(&history->ledger.sum, history->n_queues, DEVICE_SLOTS, history->has_kernel_ring, false,
 	            LOSSES_DRAIN_NS_MIN);
 	for (uint32_t i = 0; i < history->n_queues; i++) {
@@ -126,6 +140,7 @@ void history_begin(struct history *history)
 		if (history->is_outage_told)
 			daemon_store_outage(history->queues[i].ring.ring, true, history_now_ns);
 	}
+	note_interface(history);
 	serve(history);
 }
 
@@ -199,21 +214,52 @@ void history_work(struct history *history, uint32_t i, uint32_t rounds)
 
 /* ---- what happens to it ---------------------------------------------------------------------------- */
 
+static void arrive_at(struct history *history, uint32_t i, uint32_t late_ns)
+{
+	struct device *device = history->queues[i].device;
+	uint64_t number = history->next_number++;
+
+	device->late_ns = late_ns;
+	if (history->is_away)
+		note_loss(history, PLACE_WIRE, i, history->epoch, UINT64_MAX);
+	else if (history->is_outage)
+		note_loss(history, PLACE_WIRE, i, history->epoch, device->accepted);
+	else if (!device_arrive(device, number))
+		note_loss(history, PLACE_DEVICE, i, history->epoch, device->accepted);
+}
+
 void history_arrive(struct history *history, uint32_t n, uint32_t late_ns)
 {
-	while (n-- > 0) {
-		uint32_t i = (uint32_t)random() % history->n_queues;
-		struct device *device = history->queues[i].device;
-		uint64_t number = history->next_number++;
+	while (n-- > 0)
+		arrive_at(history, (uint32_t)random() % history->n_queues, late_ns);
+}
 
-		device->late_ns = late_ns;
-		if (history->is_away)
-			note_loss(history, PLACE_WIRE, i, history->epoch, UINT64_MAX);
-		else if (history->is_outage)
-			note_loss(history, PLACE_WIRE, i, history->epoch, device->accepted);
-		else if (!device_arrive(device, number))
-			note_loss(history, PLACE_DEVICE, i, history->epoch, device->accepted);
+void history_hold(struct history *history, uint32_t n, uint32_t n_dropped)
+{
+	while (n + n_dropped > 0 && history->n_waiting < HISTORY_WAITING_MAX && !history->is_outage) {
+		struct history_waiting *waiting = &history->waiting[history->n_waiting++];
+		bool is_dropped = (uint32_t)random() % (n + n_dropped) < n_dropped;
+
+		*waiting = (struct history_waiting){(uint32_t)random() % history->n_queues, is_dropped, history_now_ns};
+		history->interface_lost += is_dropped;
+		*(is_dropped ? &n_dropped : &n) -= 1;
 	}
+}
+
+/* In the order of the wire: a packet that was dropped was sent behind those that waited before it. */
+void history_let_in(struct history *history)
+{
+	for (uint32_t i = 0; i < history->n_waiting; i++) {
+		const struct history_waiting *waiting = &history->waiting[i];
+		struct device *device = history->queues[waiting->queue].device;
+
+		if (!waiting->is_dropped)
+			arrive_at(history, waiting->queue, 0);
+		else
+			note_loss(history, history->is_away ? PLACE_WIRE : PLACE_INTERFACE, waiting->queue,
+			          history->epoch, history->is_away ? UINT64_MAX : device->accepted);
+	}
+	history->n_waiting = 0;
 }
 
 /* As control does: it has heard of an outage before it hears of a reading that began later. */
@@ -243,6 +289,7 @@ void history_mail_reading(struct history *history)
 	if (history->is_away || !history->is_reading_due)
 		return;
 	history->is_reading_due = false;
+	note_interface(history);
 	if (rx_losses_read(&history->ledger, &history->reading))
 		return;
 	for (uint32_t i = 0; i < history->n_queues; i++)

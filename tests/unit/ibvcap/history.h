@@ -16,11 +16,13 @@
 #define HISTORY_QUEUES_MAX  3
 #define HISTORY_LOSSES_MAX  200000
 #define HISTORY_MOMENTS_MAX 64
+#define HISTORY_WAITING_MAX 4096
 
 enum history_place {
-	PLACE_WIRE,   /* it did not reach the device, or the daemon was away */
-	PLACE_DEVICE, /* it got no row, or one that was not published */
-	PLACE_READER, /* the reader skipped its row */
+	PLACE_WIRE,      /* it did not reach the device, or the daemon was away */
+	PLACE_INTERFACE, /* the interface dropped it, and counted it */
+	PLACE_DEVICE,    /* it got no row, or one that was not published */
+	PLACE_READER,    /* the reader skipped its row */
 	N_PLACES
 };
 
@@ -39,6 +41,13 @@ struct history_moment {
 	uint32_t epoch[HISTORY_QUEUES_MAX];
 	uint64_t sequence[HISTORY_QUEUES_MAX]; /* UINT64_MAX: behind the last */
 	struct ibvcap_rx_moment moments[HISTORY_QUEUES_MAX];
+};
+
+/* A packet before the flow rules, which comes to its queue later; or one that the interface dropped behind it. */
+struct history_waiting {
+	uint32_t queue;
+	bool is_dropped;
+	uint64_t at_ns;
 };
 
 struct history_queue {
@@ -65,6 +74,11 @@ struct history {
 	struct losses_reading reading;
 	bool is_reading_due;
 	uint64_t next_number;
+	struct history_waiting waiting[HISTORY_WAITING_MAX];
+	uint32_t n_waiting;
+	uint64_t interface_lost;  /* as the interface counts, since the machine was started */
+	uint64_t interface_at_ns; /* when the daemon read it last */
+	uint64_t interface_read;  /* what it read */
 	struct history_loss *losses;
 	uint32_t n_losses;
 	struct history_moment moments[HISTORY_MOMENTS_MAX];
@@ -79,6 +93,10 @@ void history_deinit(struct history *history);
 
 /* What can happen. */
 void history_arrive(struct history *history, uint32_t n, uint32_t late_ns);
+/** n packets wait in the interface, and it drops others: history_let_in() has to follow within a second. */
+void history_hold(struct history *history, uint32_t n, uint32_t n_dropped);
+void history_let_in(struct history *history);
+void history_read_interface(struct history *history);
 void history_work(struct history *history, uint32_t queue, uint32_t rounds);
 void history_read_counters(struct history *history);
 void history_mail_reading(struct history *history);

@@ -70,15 +70,20 @@ static void judge(uint32_t first, uint32_t last)
 	cr_assert_eq(ibvcap_rx_account_between(&of_stream[0], &of_stream[1], &account), 0);
 	verdict = ibvcap_account_verdict(&account);
 	count_missing(from, until, missing);
-	n = missing[PLACE_WIRE] + missing[PLACE_DEVICE] + missing[PLACE_READER];
+	n = missing[PLACE_WIRE] + missing[PLACE_INTERFACE] + missing[PLACE_DEVICE] + missing[PLACE_READER];
 	sum->intervals++;
 	sum->truly_complete += n == 0;
 	sum->complete += verdict == IBVCAP_VERDICT_COMPLETE;
 	sum->incomplete += verdict == IBVCAP_VERDICT_INCOMPLETE;
 	sum->not_proven += verdict == IBVCAP_VERDICT_NOT_PROVEN;
 	cr_assert(verdict != IBVCAP_VERDICT_COMPLETE || n == 0,
-	          "seed %u, moments %u to %u: complete, but lost on the wire %lu, by the device %lu, by the reader %lu",
-	          seed, first, last, missing[PLACE_WIRE], missing[PLACE_DEVICE], missing[PLACE_READER]);
+	          "seed %u, moments %u to %u: complete, but lost on the wire %lu, by the interface %lu, by the device "
+	          "%lu, "
+	          "by the reader %lu",
+	          seed, first, last, missing[PLACE_WIRE], missing[PLACE_INTERFACE], missing[PLACE_DEVICE],
+	          missing[PLACE_READER]);
+	if (!account.restarts && account.unknown == IBVCAP_UNKNOWN_INTERFACE)
+		cr_assert_gt(account.interface_lost, 0);
 	cr_assert(verdict != IBVCAP_VERDICT_INCOMPLETE || n > 0,
 	          "seed %u, moments %u to %u: incomplete, no_buffer at least %lu, skipped %lu", seed, first, last,
 	          account.no_buffer_least, account.skipped);
@@ -133,20 +138,43 @@ static void read_all(uint32_t max)
 			history_acquire(&history, i, 1 + up_to(max));
 }
 
-/* Time without packets in which all is settled. */
+static void settle(uint64_t ns)
+{
+	pass(ns);
+	history_read_interface(&history);
+	history_read_counters(&history);
+	pass(1000000);
+	history_mail_reading(&history);
+	for (uint32_t round = 0; round < 4; round++) {
+		pass(3000000);
+		work_all(20);
+	}
+	history_settle_moments(&history);
+}
+
+/* Time without packets in which all is settled. The long one leaves the interface's losses behind. */
 static void rest(void)
 {
-	for (uint32_t i = 0; i < 4; i++) {
-		pass(50000000);
-		history_read_counters(&history);
-		pass(1000000);
-		history_mail_reading(&history);
-		for (uint32_t round = 0; round < 4; round++) {
-			pass(3000000);
-			work_all(20);
-		}
-		history_settle_moments(&history);
-	}
+	uint64_t ns = up_to(3) ? 50000000 : 2200000000;
+
+	history_let_in(&history);
+	for (uint32_t i = 0; i < 4; i++)
+		settle(ns);
+}
+
+/* The interface drops packets behind others that wait in it. All is read, and a file may begin, before these come. */
+static void drop_before_the_flow_rules(void)
+{
+	history_hold(&history, up_to(40), up_to(3) ? 0 : 1 + up_to(5));
+	if (up_to(1))
+		return;
+	settle(20000000);
+	history_take_moment(&history, 0);
+	if (up_to(1))
+		return;
+	history_let_in(&history);
+	work_all(40);
+	history_take_moment(&history, 0);
 }
 
 static void step(uint32_t faults)
@@ -154,6 +182,12 @@ static void step(uint32_t faults)
 	uint32_t what = up_to(99);
 
 	pass(up_to(3) ? 20000 : 2000000);
+	if (history.n_waiting && (up_to(9) == 0 || history_now_ns - history.waiting[0].at_ns > SECOND_NS / 2))
+		history_let_in(&history);
+	if (up_to(9) == 0)
+		history_read_interface(&history);
+	if (faults & 8 && up_to(29) == 0)
+		drop_before_the_flow_rules();
 	if (what < 35)
 		arrive();
 	else if (what < 55)
@@ -174,8 +208,10 @@ static void step(uint32_t faults)
 		history_fail_queue(&history, up_to(history.n_queues - 1), up_to(7) == 0);
 	else if (faults & 2 && up_to(1))
 		history_set_outage(&history, !history.is_outage);
-	else if (faults & 4 && up_to(1) && !history.is_away)
+	else if (faults & 4 && up_to(1) && !history.is_away) {
+		history_let_in(&history);
 		up_to(1) ? history_kill(&history) : history_stop(&history);
+	}
 	if (history.is_away && up_to(9) == 0)
 		history_begin(&history);
 }
@@ -187,7 +223,7 @@ static void run_history(void)
 	srandom(seed);
 	is_calm = up_to(2) == 0;
 	n_steps = 20 + up_to(300);
-	faults = is_calm || up_to(1) ? 0 : up_to(7);
+	faults = is_calm || up_to(1) ? 0 : up_to(7) | (up_to(3) ? 0 : 8);
 	history_now_ns = 1000 * SECOND_NS;
 	history_init(&history, 1 + up_to(HISTORY_QUEUES_MAX - 1), up_to(1), path, listener);
 	history_take_moment(&history, 0);

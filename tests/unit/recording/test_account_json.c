@@ -37,7 +37,11 @@ static const struct recording_account full = {.recording = 0xfedcba9876543210,
                                               .rx.outages = 315,
                                               .rx.outage_from_ns = 1795334400 * SECOND_NS + 7,
                                               .rx.outage_until_ns = 1795334400 * SECOND_NS + 8,
-                                              .rx.unknown = 0x5ff,
+                                              .rx.interface_lost = 317,
+                                              .rx.interface_from_ns = 1795334400 * SECOND_NS + 9,
+                                              .rx.interface_until_ns = 1795334400 * SECOND_NS + 10,
+                                              .rx.interface_counts_all = true,
+                                              .rx.unknown = 0xfff,
                                               .is_last = true};
 
 static void expect_same(const struct recording_account *account, const struct recording_account *wanted)
@@ -91,8 +95,11 @@ Test(account_json, the_text_is_the_documented_one)
 		"310,"
 		"\"no_buffer_most\":312,\"restarts\":313,\"failures\":314,\"outages\":315,"
 		"\"outage_from_ns\":1795334400000000007,\"outage_until_ns\":1795334400000000008,"
+		"\"interface_lost\":317,\"interface_from_ns\":1795334400000000009,"
+		"\"interface_until_ns\":1795334400000000010,"
 		"\"unknown\":[\"restart\",\"away\",\"failed\",\"outage\",\"unsettled\",\"edge\",\"queues\","
-		"\"removed\",\"abandoned\",\"no_packets\"],\"last\":true,\"verdict\":\"incomplete\"}");
+		"\"removed\",\"abandoned\",\"interface\",\"no_packets\",\"fragments\"],\"interface_counts_all\":true,"
+		"\"last\":true,\"verdict\":\"incomplete\"}");
 	free(text);
 	json_decref(json);
 }
@@ -121,7 +128,9 @@ Test(account_json, each_member_must_be_there_but_flow_and_last_and_a_count_that_
 
 	json_object_foreach(json, key, value)
 		cr_expect_eq(is_read_with(key, NULL),
-	                     !strcmp(key, "flow") || !strcmp(key, "last") || !strcmp(key, "pieces"), "%s", key);
+	                     !strcmp(key, "flow") || !strcmp(key, "last") || !strcmp(key, "pieces") ||
+	                             !strncmp(key, "interface_", strlen("interface_")),
+	                     "%s", key);
 	json_decref(json);
 }
 

@@ -191,6 +191,8 @@ static void expect_verdict(enum ibvcap_verdict verdict, const char *text)
 	char printed[VERDICT_TEXT_BYTES];
 	struct verdict of_all = {0};
 
+	for (unsigned i = 0; i < 3; i++)
+		accounts[i].rx.interface_counts_all = true;
 	verdict_find_accounts(&of_all, accounts, 3, filter);
 	cr_expect_eq(verdict_result(&of_all), verdict);
 	verdict_print_sentences(printed, sizeof(printed), &of_all);

@@ -71,12 +71,21 @@ Test(why, counters_that_the_device_does_not_have_are_notes)
 	cr_expect(eq(ptr, (void *)judge("out_of_buffer"), NULL));
 }
 
-Test(why, packet_sockets_have_no_counters_of_a_card)
+Test(why, what_a_socket_never_got_is_told_by_its_place)
 {
-	port.n_counters = 0;
+	static struct ibvcap_counter counters[] = {{"card_dropped", 0}, {"backlog_dropped", 0}, {"kernel_dropped", 0}};
+
+	port.counters = counters;
+	port.n_counters = 3;
 	strcpy(stream.backend, "packet");
-	cr_expect(eq(int, (int)judge("port_discards")->level, WHY_NOTE));
-	cr_expect(ne(ptr, (void *)strstr(judge("port_discards")->remedy, "ip -s -s link"), NULL));
+	cr_expect(eq(int, (int)judge("kernel_dropped")->level, WHY_NOTE), "its driver may count less");
+	cr_expect(ne(ptr, (void *)strstr(judge("kernel_dropped")->remedy, "ethtool -S"), NULL));
+	port.counts_all_losses = 1;
+	cr_expect(eq(int, (int)judge("kernel_dropped")->level, WHY_OK));
+	counters[1].value = 3;
+	cr_expect(eq(int, (int)judge("backlog_dropped")->level, WHY_LOSS));
+	cr_expect(ne(ptr, (void *)strstr(judge("backlog_dropped")->remedy, "netdev_max_backlog"), NULL));
+	cr_expect(eq(ptr, (void *)judge("kernel_dropped"), NULL));
 	cr_expect(eq(ptr, (void *)judge("out_of_buffer"), NULL));
 }
 

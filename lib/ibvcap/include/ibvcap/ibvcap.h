@@ -370,6 +370,7 @@ enum ibvcap_unknown {
 	IBVCAP_UNKNOWN_QUEUES = 1 << 6,    /* the stream had queues that were not read */
 	IBVCAP_UNKNOWN_REMOVED = 1 << 7,   /* the administrator removed the stream */
 	IBVCAP_UNKNOWN_ABANDONED = 1 << 8, /* a member of the group left with packets that it had acquired */
+	IBVCAP_UNKNOWN_INTERFACE = 1 << 9, /* packets, of this stream or others, were lost before the flow rules */
 	/* No packet has come since the handle was opened, so nothing shows that packets of the stream can come. */
 	IBVCAP_UNKNOWN_NO_PACKETS = 1 << 10,
 	IBVCAP_UNKNOWN_FRAGMENTS = 1 << 11, /* IP fragments came again, or do not fit together */
@@ -402,6 +403,11 @@ struct ibvcap_rx_moment {
 	uint64_t failures;
 	uint64_t outage_from_ns;
 	uint64_t outage_until_ns;
+	/* Packets that the interface lost before the flow rules in the epoch: surely before it, and until it. */
+	uint64_t interface_before;
+	uint64_t interface_after;
+	uint64_t interface_from_ns; /* the last ones, UTC */
+	uint64_t interface_until_ns;
 	struct ibvcap_settled_losses past; /* of earlier epochs: least and outages */
 	struct ibvcap_settled_losses before;
 	struct ibvcap_settled_losses after;
@@ -429,7 +435,15 @@ struct ibvcap_rx_account {
 	uint64_t outage_until_ns; /* 0: it lasts */
 	uint64_t missing; /* skipped + no_buffer_least. Add to it what else is missing: rows in error, for example */
 	uint32_t unknown; /* enum ibvcap_unknown */
-	uint32_t reserved;
+	/* 0: the driver of the interface may lose packets before the flow rules without counting them. */
+	uint32_t interface_counts_all;
+	/*
+	 * Packets that the card, its driver or the kernel dropped before the flow rules, of any stream or program, in
+	 * the interval or up to 2 s before it. 0 after a restart of the daemon.
+	 */
+	uint64_t interface_lost;
+	uint64_t interface_from_ns; /* the last ones were dropped between these times, UTC */
+	uint64_t interface_until_ns;
 };
 
 /**
@@ -876,16 +890,18 @@ struct ibvcap_status_interface {
 	size_t size;
 	char interface[16];
 	char device[64];
-	const struct ibvcap_counter *counters; /* of the whole port: out_of_buffer, port_discards */
+	const struct ibvcap_counter *counters; /* of the whole port: out_of_buffer, port_discards, … */
 	uint32_t n_counters;
-	uint32_t reading_age_ms;   /* since device and kernel were asked for them; the older of both */
-	char backend[16];          /* "verbs", "xdp", "packet"; an interface with several has an entry for each */
-	char backend_why[256];     /* why it is this one */
-	char backend_better[256];  /* what would be faster, and what it takes; "": nothing */
-	char backend_how[256];     /* what it does there that it does not do everywhere; "": nothing */
-	char backend_command[256]; /* for the shell, that brings what is faster; "": there is no such command */
-	uint32_t is_second_best;   /* 1: what would be faster is another backend */
-	uint32_t is_auto;          /* 1: the backend of its streams and channels with backend = "auto" */
+	uint32_t reading_age_ms;    /* since device and kernel were asked for them; the older of both */
+	char backend[16];           /* "verbs", "xdp", "packet"; an interface with several has an entry for each */
+	char backend_why[256];      /* why it is this one */
+	char backend_better[256];   /* what would be faster, and what it takes; "": nothing */
+	char backend_how[256];      /* what it does there that it does not do everywhere; "": nothing */
+	char backend_command[256];  /* for the shell, that brings what is faster; "": there is no such command */
+	uint32_t is_second_best;    /* 1: what would be faster is another backend */
+	uint32_t is_auto;           /* 1: the backend of its streams and channels with backend = "auto" */
+	uint32_t counts_all_losses; /* 1: its driver counts all packets that are lost before the flow rules */
+	uint32_t reserved;
 };
 
 /**

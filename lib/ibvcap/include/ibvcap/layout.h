@@ -124,14 +124,15 @@ static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
 #define IBVCAP_LEDGER_ENTRIES 256 /* the newest ones are kept */
 
-#define IBVCAP_LEDGER_WORDS 15
+#define IBVCAP_LEDGER_WORDS 16
 
 /* Words of struct ledger_entry (lib/losses/ledger.h). */
 struct ibvcap_ledger_entry {
 	IBVCAP_ATOMIC(uint64_t) version; /* odd: it is being written */
 	IBVCAP_ATOMIC(uint64_t) words[IBVCAP_LEDGER_WORDS];
+	uint64_t reserved[7];
 };
-static_assert(sizeof(struct ibvcap_ledger_entry) == 128, "shared layout");
+static_assert(sizeof(struct ibvcap_ledger_entry) == 192, "shared layout");
 
 /*
  * The ledger of a stream. Each ring of the stream has a copy with the heads and marks of its own queue; the rest is the
@@ -143,7 +144,7 @@ struct ibvcap_ledger {
 	uint64_t reserved[15];
 	struct ibvcap_ledger_entry entries[IBVCAP_LEDGER_ENTRIES];
 };
-static_assert(sizeof(struct ibvcap_ledger) == 128 + IBVCAP_LEDGER_ENTRIES * 128, "shared layout");
+static_assert(sizeof(struct ibvcap_ledger) == 128 + IBVCAP_LEDGER_ENTRIES * 192, "shared layout");
 
 /* ---- the packets' own number --------------------------------------------------------------------- */
 
@@ -304,6 +305,16 @@ struct ibvcap_ring {
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) outages;
 	IBVCAP_ATOMIC(uint64_t) outage_from_ns;  /* of the last one, UTC: stored before outages */
 	IBVCAP_ATOMIC(uint64_t) outage_until_ns; /* likewise */
+	/*
+	 * Packets that the interface, or the kernel, has dropped before the flow rules in this epoch: of any stream and
+	 * program. All that it had counted by the CLOCK_MONOTONIC time interface_read_ns, which is stored last.
+	 */
+	IBVCAP_ATOMIC(uint64_t) interface_lost;
+	IBVCAP_ATOMIC(uint64_t) interface_lost_from_ns;  /* UTC: the last ones were dropped since that time, … */
+	IBVCAP_ATOMIC(uint64_t) interface_lost_until_ns; /* … and before that; stored before interface_lost */
+	IBVCAP_ATOMIC(uint64_t) interface_read_ns;
+	/* 1: the interface's driver counts all packets that it or its card drops; 0: some are perhaps not counted. */
+	IBVCAP_ATOMIC(uint64_t) interface_counts_all;
 
 	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_ledger ledger;
 };

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads the drops of an interface and of all below it: the kernel's statistics of links (IFLA_STATS64), the drivers'
+ * own (driver_losses.c), the drops of the CPUs' backlogs (softnet_stat), and what the other end of a veth could not
+ * deliver.
+ */
+#include "daemon/net/link_losses.h"
+
+#include "daemon/net/driver_losses.h"
+#include "daemon/net/net.h"
+#include "daemon/net/rtnl.h"
+#include "daemon/net/stacking.h"
+#include "lib/base/min.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define DEVICES_MAX (1 + NET_LOWERS_MAX)
+
+/*
+ * The kernel counts a frame that nobody takes as dropped (rx_dropped). These are what others on a network send to all,
+ * and what most hosts have no use for. Numbers: IEEE 802 "EtherType" of the IANA registry.
+ */
+static const uint16_t unwanted[] = {
+	ETH_P_ALL,   /* any other, unless the interface has a tc program: the kernel then forgets this taker */
+	ETH_P_802_2, /* STP, CDP, IS-IS */
+	ETH_P_SNAP,     0x0842, /* Wake-on-LAN */
+	ETH_P_TSN,              /* AVTP */
+	ETH_P_LOOP,             /* 0x0060 */
+	0x8863,                 /* PPPoE */
+	0x886d,                 /* Intel's teaming */
+	0x8874,                 /* loop detection of switches */
+	0x887b,                 /* HomePlug */
+	0x888e,                 /* 802.1X */
+	0x8892,                 /* PROFINET */
+	0x8899,                 /* RRCP and loop detection of switches */
+	0x88a2,                 /* ATA over Ethernet */
+	0x88a4,                 /* EtherCAT */
+	0x88b8,                 /* GOOSE */
+	0x88ba,                 /* IEC 61850 sampled values */
+	0x88cc,                 /* LLDP */
+	0x88e1,                 /* HomePlug AV */
+	0x88e3,                 /* MRP */
+	0x88e5,                 /* MACsec */
+	0x88f5,                 /* MVRP */
+	0x88f6,                 /* MMRP */
+	0x88f7,                 /* PTP */
+	0x88fb,                 /* PRP, HSR */
+	0x8902,                 /* CFM */
+	0x8906,                 /* FCoE */
+	0x8912,                 /* mediaxtream */
+	0x8914,                 /* FIP */
+	0x8809,                 /* LACP */
+	0x893a,                 /* IEEE 1905.1 */
+	ETH_P_LOOPBACK,         /* 0x9000: keepalives of switches */
+	ETH_P_IPV6,             /* a kernel without IPv6 */
+};
+#define N_UNWANTED (sizeof(unwanted) / sizeof(unwanted[0]))
+
+struct link_device {
+	char name[IFNAMSIZ];
+	unsigned index;
+	int takers[N_UNWANTED]; /* -1: none */
+	const struct driver_losses *driver;
+	bool is_veth;
+	bool is_complete;
+	bool is_new; /* was not read yet */
+	struct link_statistics last;
+};
+
+struct link_losses {
+	char interface[IFNAMSIZ];
+	struct mnl_socket *socket;
+	struct link_device devices[DEVICES_MAX];
+	unsigned n_devices;
+	bool has_others; /* interfaces that are not read */
+	struct link_backlog backlog;
+	uint64_t packets[LINK_LOSS_N];
+};
+
+/* ---- backlogs -------------------------------------------------------------------------------------- */
+
+void link_backlog_read(struct link_backlog *backlog, uint64_t dropped)
+{
+	backlog->recent = backlog->fresh;
+	backlog->fresh = dropped - backlog->seen;
+	backlog->seen = dropped;
+}
+
+static uint64_t backlog_take_from(uint64_t *store, uint64_t wanted)
+{
+	uint64_t taken = u64_min(*store, wanted);
+
+	*store -= taken;
+	return taken;
+}
+
+uint64_t link_backlog_take(struct link_backlog *backlog, uint64_t dropped)
+{
+	uint64_t taken = backlog_take_from(&backlog->recent, dropped);
+
+	return taken + backlog_take_from(&backlog->fresh, dropped - taken);
+}
+
+/* The second column of each CPU's line. The file is the same in all network namespaces. */
+static uint64_t read_softnet_dropped(void)
+{
+	FILE *file = fopen("/proc/net/softnet_stat", "re");
+	uint64_t sum = 0, dropped;
+
+	while (file && fscanf(file, "%*x %" SCNx64 "%*[^\n]", &dropped) == 1)
+		sum += dropped;
+	if (file)
+		fclose(file);
+	return sum;
+}
+
+/* ---- one interface --------------------------------------------------------------------------------- */
+
+/* A socket of the EtherType that is bound to the interface is a taker, though its filter refuses all frames. */
+static int open_taker(unsigned index, uint16_t type)
+{
+	struct sock_filter none = BPF_STMT(BPF_RET | BPF_K, 0);
+	const struct sock_fprog program = {.len = 1, .filter = &none};
+	const struct sockaddr_ll address = {
+		.sll_family = AF_PACKET, .sll_protocol = htons(type), .sll_ifindex = (int)index};
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ||
+	                bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static void device_close(struct link_device *device)
+{
+	for (size_t i = 0; i < N_UNWANTED; i++)
+		if (device->takers[i] >= 0)
+			close(device->takers[i]);
+}
+
+static void device_open(struct link_device *device, const char *name)
+{
+	struct net_driver driver;
+
+	*device = (struct link_device){.index = if_nametoindex(name), .is_new = true};
+	snprintf(device->name, sizeof(device->name), "%s", name);
+	for (size_t i = 0; i < N_UNWANTED; i++)
+		device->takers[i] = device->index ? open_taker(device->index, unwanted[i]) : -1;
+	net_driver_read(name, &driver);
+	device->driver = driver_losses_find(driver.name);
+	device->is_veth = strcmp(driver.name, "veth") == 0;
+	/* lo has no driver, and no card that could drop packets. */
+	device->is_complete = device->driver ? device->driver->is_complete : strcmp(name, "lo") == 0;
+}
+
+/* A veth whose NAPI has no room lets the sender's end count the packet (drivers/net/veth.c, veth_xmit()). */
+static int device_read_peer(const struct rtnl_link *link, struct mnl_socket *socket, uint64_t *dropped)
+{
+	struct rtnl_link other;
+	int r = rtnl_get_other_link(socket, link, &other);
+
+	fprintf(stderr, "PEER %d index %u ns %u away %d\n", r, link->other_index, link->other_namespace,
+	        link->is_other_away);
+	*dropped = r == 0 ? other.statistics.tx_dropped : 0;
+	return r;
+}
+
+static int device_read(struct link_device *device, struct mnl_socket *socket, struct link_statistics *now)
+{
+	uint64_t of_driver = 0, of_card;
+	struct rtnl_link link;
+	int r;
+
+	if (device->driver) /* first, for then many drivers bring the link's statistics up to date, too */
+		driver_losses_read(device->name, device->driver, &of_driver);
+	r = rtnl_get_link(socket, device->index, &link);
+	if (r < 0)
+		return r;
+	of_card = link.statistics.rx_missed_errors + link.statistics.rx_over_errors + of_driver;
+	if (!device->driver || !device->driver->has_twice)
+		of_card += link.statistics.rx_fifo_errors;
+	*now = (struct link_statistics){
+		.dropped = link.statistics.rx_dropped,
+		.card = of_card,
+		.damaged = link.statistics.rx_crc_errors + link.statistics.rx_frame_errors +
+	                   link.statistics.rx_length_errors,
+	};
+	if (device->is_veth)
+		device->is_complete = device_read_peer(&link, socket, &now->peer) == 0;
+	else if (link.is_other_away) /* the interface below */
+		device->is_complete = false;
+	return 0;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------ */
+
+/* A driver that is started again may begin at 0. */
+static uint64_t grown(uint64_t now, uint64_t last)
+{
+	return now > last ? now - last : 0;
+}
+
+static void losses_add(struct link_losses *losses, struct link_device *device, const struct link_statistics *now)
+{
+	const struct link_statistics *last = &device->last;
+	uint64_t dropped = grown(now->dropped, last->dropped), peer = grown(now->peer, last->peer), backlog;
+
+	if (!device->is_new) {
+		backlog = link_backlog_take(&losses->backlog, dropped);
+		losses->packets[LINK_LOSS_BACKLOG] += backlog;
+		losses->packets[LINK_LOSS_KERNEL] += dropped - backlog;
+		losses->packets[LINK_LOSS_CARD] += grown(now->card, last->card);
+		losses->packets[LINK_LOSS_DAMAGED] += grown(now->damaged, last->damaged);
+		losses->packets[LINK_LOSS_PEER] += grown(peer, dropped); /* this end may have counted them, too */
+	}
+	device->last = *now;
+	device->is_new = false;
+}
+
+/* ---- all interfaces -------------------------------------------------------------------------------- */
+
+static struct link_device *find_device(struct link_losses *losses, const char *name)
+{
+	for (unsigned i = 0; i < losses->n_devices; i++)
+		if (strcmp(losses->devices[i].name, name) == 0)
+			return &losses->devices[i];
+	return NULL;
+}
+
+static void losses_add_device(struct link_losses *losses, const char *name)
+{
+	struct link_device *device = find_device(losses, name);
+
+	if (device && device->index == if_nametoindex(name))
+		return;
+	if (device)
+		device_close(device);
+	else if (losses->n_devices < DEVICES_MAX)
+		device = &losses->devices[losses->n_devices++];
+	if (device)
+		device_open(device, name);
+	else
+		losses->has_others = true;
+}
+
+/* Ports of a bond or a bridge may come; one that has gone is read no more. */
+static void losses_find_devices(struct link_losses *losses)
+{
+	struct net_lowers lowers;
+
+	losses_add_device(losses, losses->interface);
+	net_lowers_read("/sys", losses->interface, &lowers);
+	losses->has_others = lowers.n > NET_LOWERS_MAX;
+	for (unsigned i = 0; i < u32_min(lowers.n, NET_LOWERS_MAX); i++)
+		losses_add_device(losses, lowers.names[i]);
+}
+
+struct link_losses *link_losses_new(const char *interface)
+{
+	struct link_losses *losses = calloc(1, sizeof(*losses));
+
+	if (!losses)
+		return NULL;
+	snprintf(losses->interface, sizeof(losses->interface), "%s", interface);
+	losses->backlog.seen = read_softnet_dropped();
+	link_losses_read(losses);
+	return losses;
+}
+
+void link_losses_free(struct link_losses *losses)
+{
+	if (!losses)
+		return;
+	for (unsigned i = 0; i < losses->n_devices; i++)
+		device_close(&losses->devices[i]);
+	if (losses->socket)
+		mnl_socket_close(losses->socket);
+	free(losses);
+}
+
+int link_losses_read(struct link_losses *losses)
+{
+	struct link_statistics now[DEVICES_MAX];
+	int results[DEVICES_MAX], r = losses->socket ? 0 : rtnl_open(&losses->socket, NETLINK_ROUTE);
+
+	if (r < 0)
+		return r;
+	losses_find_devices(losses);
+	for (unsigned i = 0; i < losses->n_devices; i++)
+		results[i] = device_read(&losses->devices[i], losses->socket, &now[i]);
+	link_backlog_read(&losses->backlog, read_softnet_dropped());
+	for (unsigned i = 0; i < losses->n_devices; i++)
+		if (results[i] == 0)
+			losses_add(losses, &losses->devices[i], &now[i]);
+	return results[0] == -ENODEV ? 0 : results[0]; /* none comes while the interface is gone */
+}
+
+uint64_t link_losses_of(const struct link_losses *losses, enum link_loss kind)
+{
+	return losses->packets[kind];
+}
+
+bool link_losses_are_complete(const struct link_losses *losses)
+{
+	bool are_complete = !losses->has_others;
+
+	for (unsigned i = 0; i < losses->n_devices; i++)
+		are_complete &= losses->devices[i].is_complete;
+	return are_complete;
+}

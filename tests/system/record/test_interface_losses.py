@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets that are lost before the flow rules: by the interface, its driver, the kernel, or the other end of a veth. No
+file that lacks one says that it is complete, and the counters say where they were lost."""
+import ctypes
+import errno
+import os
+import signal
+import socket
+import struct
+import time
+
+import pytest
+
+import testbed
+from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, run, send
+from stopped_thread import stopped, threads
+from testbed import BACKEND
+from wires import in_namespace
+
+ETH_P_ALL, SO_ATTACH_FILTER, SO_SNDBUFFORCE = 3, 26, 32
+N_TAPS = 20  # each looks at a packet of the kernel for some us
+N_BURST = 12000
+
+needs_kernel = pytest.mark.skipif(BACKEND == "verbs", reason="a card gives packets to the queues itself")
+
+
+def interface_of(one):
+    interface, = one.status()["interfaces"].values()
+    return interface
+
+
+def record_while(one, record, tmp, work):
+    """(exit status, the file) of a recording from before work() until all has come."""
+    file = tmp / "one.pcapng"
+    recorder = record(one, "-w", file)
+    work()
+    time.sleep(0.5)
+    code, _, _ = recorder.finish(stop=signal.SIGINT)
+    return code, file
+
+
+def expect_not_proven(code, file):
+    account, = accounts(file)
+    assert account["verdict"] != "complete" and "interface" in account["unknown"], account
+    assert code == (NOT_PROVEN if account["verdict"] == "not proven" else NOT_COMPLETE)
+    assert "Complete" not in comments(file)
+
+
+def set_mtu(wire, mtu):
+    run("ip", "-n", wire.net.rx, "link", "set", wire.interface, "mtu", str(mtu))
+
+
+def set_queue(wire, file, value):
+    run("ip", "netns", "exec", wire.net.rx, "sh", "-c", f"echo {value} >/sys/class/net/{wire.interface}/{file}")
+
+
+@pytest.fixture
+def slow_kernel(wire):
+    """Each packet that goes to the kernel costs the receiving CPU some 20 us, because so many sockets look at it."""
+    def open_all():
+        return [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in range(N_TAPS)]
+
+    taps = in_namespace(wire.net.rx, open_all)
+    steps = struct.pack("HBBI", 0x04, 0, 0, 1) * 4095 + struct.pack("HBBI", 0x06, 0, 0, 0)  # A += 1, …; return 0
+    program = ctypes.create_string_buffer(steps)
+    for tap in taps:
+        tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 4096, ctypes.addressof(program)))
+        tap.bind((wire.interface, ETH_P_ALL))
+    yield
+    for tap in taps:
+        tap.close()
+
+
+def send_in_haste(wire, n, first, ports=(7502,)):
+    """Packets as fast as they can be sent. The kernel may drop some, and tells the sender of a veth."""
+    frames = [wire.frame(i.to_bytes(8, "big") + bytes(248), port) for i in range(first, first + n) for port in ports]
+    wire.socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 256 << 20)  # so that it does not wait for the other end
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {0})  # the other end is on CPU 1
+    for frame in frames:
+        try:
+            wire.socket.send(frame)
+        except OSError as error:
+            assert error.errno == errno.ENOBUFS
+    os.sched_setaffinity(0, cores)
+
+
+def lose_in_haste(wire):
+    """N_BURST packets in haste, among others. Packets for the kernel keep the CPU that takes ours busy, too."""
+    send(wire, 300)
+    send_in_haste(wire, N_BURST, 300, (7502, 9) if BACKEND == "xdp" else (7502,))
+    time.sleep(0.3)
+    send(wire, 300, 300 + N_BURST)
+
+
+# ---- what is lost is known -----------------------------------------------------------------------------------------
+
+
+@needs_kernel
+def test_a_lower_mtu_for_a_time_takes_packets_and_no_file_says_complete(daemon, wire, record, tmp):
+    one = daemon([testbed.stream(wire, payload_size=1400)])
+
+    def lower():
+        send(wire, 300, size=1300)
+        set_mtu(wire, 576)
+        with pytest.raises(OSError):  # a veth tells the sender that its packet was dropped
+            send(wire, 1, 300, size=1300)
+        set_mtu(wire, 9000)
+        send(wire, 300, 301, size=1300)
+
+    code, file = record_while(one, record, tmp, lower)
+    assert numbers(file) == [*range(300), *range(301, 601)]
+    expect_not_proven(code, file)
+    assert interface_of(one)["kernel_dropped"] == 1, interface_of(one)
+    assert accounts(file)[0]["interface_lost"] == 1
+
+
+@pytest.mark.skipif(BACKEND != "packet", reason="xdp takes packets before the backlog, and verbs from the card")
+def test_a_full_backlog_takes_packets_and_no_file_says_complete(daemon, wire, record, tmp, slow_kernel):
+    one = daemon([testbed.stream(wire, history_blocks=1024)])
+    set_queue(wire, "queues/rx-0/rps_cpus", 2)
+    code, file = record_while(one, record, tmp, lambda: lose_in_haste(wire))
+    n_lost = N_BURST + 600 - len(numbers(file))
+    assert n_lost > 0, "nothing was lost"
+    expect_not_proven(code, file)
+    assert interface_of(one)["backlog_dropped"] == n_lost, interface_of(one)
+
+
+@pytest.mark.skipif(BACKEND != "xdp", reason="a veth without XDP has no queue of its own")
+def test_a_veth_that_cannot_deliver_takes_packets_and_no_file_says_complete(daemon, wire, record, tmp, slow_kernel):
+    wire.move_sender()
+    one = daemon([testbed.stream(wire, history_blocks=1024)])
+    set_queue(wire, "threaded", 1)
+    code, file = record_while(one, record, tmp, lambda: lose_in_haste(wire))
+    n_lost = N_BURST + 600 - len(numbers(file))
+    assert n_lost > 0, "nothing was lost"
+    expect_not_proven(code, file)
+    assert interface_of(one)["peer_dropped"] >= n_lost, interface_of(one)
+
+
+@pytest.mark.skipif(BACKEND != "verbs", reason="the port of a card")
+def test_what_the_port_of_a_card_discards_is_in_no_complete_file(daemon, wire, record, tmp):
+    one = daemon([testbed.stream(wire, history_blocks=1024)])
+
+    def stop_card():
+        send(wire, 300)
+        with stopped(threads(one.pid(), "softhca-hca")[0]):
+            send(wire, 60000, 300, pause_every=100000)
+        send(wire, 300, 60300)
+
+    code, file = record_while(one, record, tmp, stop_card)
+    n_lost = 60600 - len(numbers(file))
+    assert n_lost > 0, "nothing was lost"
+    expect_not_proven(code, file)
+    lost = interface_of(one)["port_discards"]
+    assert 0 < lost == n_lost - one.expect_sum()["no_buffer"], lost
+
+
+# ---- what is no loss -----------------------------------------------------------------------------------------------
+
+
+@needs_kernel
+def test_frames_that_nobody_wants_are_no_loss(daemon, wire, record, tmp):
+    """LLDP, STP and the like: the kernel counts a frame without a taker as dropped."""
+    one = daemon([testbed.stream(wire)])
+    macs = wire.mac_bytes() + bytes.fromhex("020000000001")
+
+    def make_noise():
+        for kind in (0x88cc, 0x8874, 0x0004, 0x88f7, 0x888e, 0x9000):
+            wire.send(*[macs + kind.to_bytes(2, "big") + bytes(60)] * 20)
+        send(wire, 100)
+
+    code, file = record_while(one, record, tmp, make_noise)
+    assert code == 0 and accounts(file)[0]["verdict"] == "complete", accounts(file)
+    assert interface_of(one)["kernel_dropped"] == 0
