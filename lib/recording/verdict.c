@@ -2,6 +2,8 @@
 /* Makes a verdict of findings, and puts it into words. */
 #include "lib/recording/verdict.h"
 
+#include "lib/base/min.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -59,16 +61,8 @@ void verdict_find_pieces(struct verdict *verdict, uint64_t n)
 		             n);
 }
 
-/* What was lost before the flow rules, and whether all of that is counted. */
-static void find_interface(struct verdict *verdict, const struct recording_account *accounts, unsigned n)
+void verdict_find_interface(struct verdict *verdict, uint64_t lost, bool counts_all)
 {
-	bool counts_all = true;
-	uint64_t lost = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		lost = accounts[i].rx.interface_lost > lost ? accounts[i].rx.interface_lost : lost;
-		counts_all = counts_all && accounts[i].rx.interface_counts_all;
-	}
 	if (lost)
 		verdict_find(verdict, FINDING_NOTE,
 		             "these were at least %" PRIu64 ", of all streams and programs: see 'ibvcap why'", lost);
@@ -83,7 +77,8 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
                            const char *filter)
 {
 	uint32_t unknown = recording_accounts_unknown(accounts, n);
-	uint64_t certain = 0, missing = 0, pieces = 0, filtered = 0;
+	uint64_t certain = 0, missing = 0, pieces = 0, filtered = 0, interface_lost = 0;
+	bool counts_all = true;
 
 	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
 	for (unsigned i = 0; i < n; i++) {
@@ -93,6 +88,8 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 		missing += of_account - accounts[i].rx.no_buffer_least + accounts[i].rx.no_buffer;
 		pieces += accounts[i].sum.pieces;
 		filtered += accounts[i].sum.filtered;
+		interface_lost = u64_max(interface_lost, accounts[i].rx.interface_lost);
+		counts_all = counts_all && accounts[i].rx.interface_counts_all;
 	}
 	verdict_find_pieces(verdict, pieces);
 	if (certain)
@@ -110,7 +107,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 	else
 		verdict_find(verdict, FINDING_NOTE, "no packet is missing");
 	verdict_find_unknown(verdict, unknown);
-	find_interface(verdict, accounts, n);
+	verdict_find_interface(verdict, interface_lost, counts_all);
 }
 
 /* ---- the result ---------------------------------------------------------------------------------- */

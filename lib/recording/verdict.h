@@ -45,6 +45,12 @@ __attribute__((format(printf, 3, 4))) void verdict_find(struct verdict *verdict,
 /** Take a doubt for each bit of enum ibvcap_unknown. */
 void verdict_find_unknown(struct verdict *verdict, uint32_t unknown);
 
+/**
+ * Add what the interface lost before the flow rules: lost packets, of all streams and programs. Without one, and if the
+ * verdict is complete so far: whether its driver counts all.
+ */
+void verdict_find_interface(struct verdict *verdict, uint64_t lost, bool counts_all);
+
 /** Take a loss of rows that have only a piece of their datagram. n may be 0: then none is taken. */
 void verdict_find_pieces(struct verdict *verdict, uint64_t n);
 

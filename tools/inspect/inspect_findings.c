@@ -5,6 +5,7 @@
  * that it publishes for a queue, so each number between both ends of an account is that of a packet in the file or of a
  * row that the account names as missing.
  */
+#include "lib/base/min.h"
 #include "tools/inspect/inspect_file.h"
 
 #include <errno.h>
@@ -348,8 +349,19 @@ static bool is_proven_by_numbers(const struct inspect_sum *sum, const struct ins
 	return true;
 }
 
+/*
+ * Does nothing but drops of the interface, of any stream or program, speak against the file? Then the packets' own
+ * numbers decide, between the first and the last one of each source.
+ */
+static bool is_decided_by_numbers(const struct inspect_sum *sum, const struct inspect_numbers *numbers,
+                                  uint32_t unknown)
+{
+	return unknown == IBVCAP_UNKNOWN_INTERFACE && sum->n_sources > 0 && is_proven_by_numbers(sum, numbers);
+}
+
 /* Files of several recordings that are one behind the other have several filters. */
-static void say_complete(struct verdict *verdict, const struct inspect_sum *sum, const struct inspect_numbers *numbers)
+static void say_complete(struct verdict *verdict, const struct inspect_sum *sum, const struct inspect_numbers *numbers,
+                         bool is_decided)
 {
 	const char *filter = NULL;
 	bool is_mixed = false;
@@ -360,7 +372,12 @@ static void say_complete(struct verdict *verdict, const struct inspect_sum *sum,
 		filter = sum->sources[i].is_filtered ? sum->sources[i].filter : filter;
 		n += sum->sources[i].account.sum.filtered;
 	}
-	if (filter && !is_mixed)
+	if (is_decided)
+		verdict_find(
+			verdict, FINDING_NOTE,
+			"no packet is missing between the first and the last one of each source, by the packets' own "
+			"numbers: the packets that the interface dropped were others");
+	else if (filter && !is_mixed)
 		verdict_find(verdict, FINDING_NOTE, "every packet that matches '%s', %" PRIu64 " others left out",
 		             filter, n);
 	else if (filter)
@@ -375,16 +392,21 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
                    int end, const char *error)
 {
 	uint32_t unknown = unknown_of(sum);
-	uint64_t missing = 0, pieces = 0, n_cut = 0, more_of_card, late;
+	uint64_t missing = 0, pieces = 0, n_cut = 0, interface_lost = 0, more_of_card, late;
+	bool counts_all = true, is_decided;
 
 	*verdict = (struct verdict){0};
 	find_damage(verdict, sum, end, error);
 	if (!end)
 		find_origin(verdict, sum);
 	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		const struct recording_account *account = &sum->sources[i].account;
+
 		missing += missing_of(&sum->sources[i]);
-		pieces += sum->sources[i].account.sum.pieces;
+		pieces += account->sum.pieces;
 		n_cut += sum->sources[i].n_cut;
+		interface_lost = u64_max(interface_lost, account->rx.interface_lost);
+		counts_all = counts_all && account->rx.interface_counts_all;
 	}
 	if (missing > pieces)
 		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing", missing - pieces);
@@ -392,12 +414,18 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
 	find_lost_numbers(verdict, numbers);
 	for (uint32_t i = 0; i < numbers->n_streams; i++)
 		find_unfollowed(verdict, &numbers->streams[i]);
-	verdict_find_unknown(verdict, unknown);
+	is_decided = is_decided_by_numbers(sum, numbers, unknown);
+	if (!is_decided)
+		verdict_find_unknown(verdict, unknown);
+	if (!is_decided && unknown & IBVCAP_UNKNOWN_INTERFACE)
+		verdict_find_interface(verdict, interface_lost, counts_all);
 	if (verdict->worst < FINDING_DAMAGE && inspect_is_ours(sum) && !inspect_is_extract(sum))
 		find_unproven(verdict, sum);
 	if (verdict->worst > FINDING_NOTE)
 		return;
-	say_complete(verdict, sum, numbers);
+	say_complete(verdict, sum, numbers, is_decided);
+	if (!is_decided)
+		verdict_find_interface(verdict, 0, counts_all);
 	if (n_cut)
 		verdict_find(verdict, FINDING_NOTE, "%" PRIu64 " are cut: the file has only their beginning", n_cut);
 	count_more_of_card(sum, &more_of_card, &late);

@@ -31,6 +31,7 @@ struct made_source made_source(const char *name, uint64_t first, uint64_t until)
 	                                            .from = {MADE_TIME_NS, MADE_EPOCH, first},
 	                                            .until = {MADE_TIME_NS, MADE_EPOCH, until},
 	                                            .sum.written = n,
+	                                            .rx.interface_counts_all = true,
 	                                            .is_last = true};
 	snprintf(source.account.stream, sizeof(source.account.stream), "%.*s", (int)strcspn(name, "/"), name);
 	return source;

@@ -157,6 +157,29 @@ Test(inspect_verdict, only_numbers_that_were_followed_and_came_once_are_a_proof_
 	expect_exactly(&repeated, "complete: no packet is missing", "complete");
 }
 
+/* ---- the interface ------------------------------------------------------------------------------- */
+
+CHANGE(lost_number, source->comment = SEQUENCE, source->packets[3].number = 15)
+CHANGE(interface_drops, account->rx.unknown = IBVCAP_UNKNOWN_INTERFACE, account->rx.interface_lost = 3)
+
+Test(inspect_verdict, what_an_interface_dropped_is_a_doubt_that_the_packets_own_numbers_decide)
+{
+	CASE("drops", FINDING_DOUBT, "whose they are; these were at least 3, of all streams", interface_drops(recording));
+	CASE("drops, and no number is absent", FINDING_NOTE,
+	     "complete: no packet is missing between the first and the last one of each source, by the packets' own numbers",
+	     interface_drops(recording), numbered(recording));
+	CASE("drops, and a number is absent", FINDING_LOSS, "incomplete: 2 are absent by their own numbers",
+	     interface_drops(recording), lost_number(recording));
+	CASE("drops, and a number that came twice", FINDING_DOUBT, "whose they are", interface_drops(recording),
+	     repeated_number(recording));
+	CASE("drops, and a stream without numbers", FINDING_DOUBT, "whose they are",
+	     unnumbered_beside_numbered(recording), interface_drops(recording));
+	CASE("drops and another doubt", FINDING_DOUBT, "whose they are", interface_drops(recording), numbered(recording),
+	     account->rx.unknown |= IBVCAP_UNKNOWN_OUTAGE);
+	CASE("a driver that does not count all", FINDING_NOTE,
+	     "complete: no packet is missing; this holds from the kernel on", account->rx.interface_counts_all = false);
+}
+
 /* ---- missing ------------------------------------------------------------------------------------- */
 
 CHANGE(skipped, lose_rows(account, &account->sum.skipped, 2))
@@ -164,7 +187,6 @@ CHANGE(no_buffer, account->rx.no_buffer = account->rx.no_buffer_least = account-
 CHANGE(gap, lose_rows(account, &account->sum.skipped, 5), source->packets[2].id = 17, source->packets[3].id = 18,
        source->packets[2].drops = 7, source->packets[2].comment = "x\nlosses {\"skipped\":5,\"no_buffer\":2}",
        account->rx.no_buffer = account->rx.no_buffer_least = account->rx.no_buffer_most = 2)
-CHANGE(lost_number, source->comment = SEQUENCE, source->packets[3].number = 15)
 CHANGE(lost_and_named, numbered(recording), gap(recording), source->packets[2].number = 17,
        source->packets[3].number = 18)
 
