@@ -2,6 +2,7 @@
 /* A reading is a job of a background runner: the thread fills in `now`, and the event loop takes it over. */
 #include "daemon/base/reading.h"
 
+#include "lib/base/min.h"
 #include "lib/base/time.h"
 
 static void reading_work(void *context)
@@ -10,7 +11,9 @@ static void reading_work(void *context)
 
 	reading->now.at_ns = time_monotonic_ns();
 	reading->now.at_utc_ns = time_utc_ns();
+	reading->now.cost_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	reading->now.result = reading->read(reading->context, &reading->now.value);
+	reading->now.cost_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID) - reading->now.cost_ns;
 }
 
 static void reading_begin(struct reading *reading)
@@ -33,6 +36,7 @@ static void reading_done(void *context)
 	reading->waiting_since_ns = 0;
 	reading->result = reading->now.result;
 	reading->tried_ns = reading->now.at_ns;
+	reading->cost_ns = reading->now.cost_ns;
 	if (reading->result >= 0) {
 		reading->value = reading->now.value;
 		reading->at_ns = reading->now.at_ns;
@@ -60,6 +64,12 @@ void reading_ask(struct reading *reading)
 {
 	if (!reading->is_closed && !reading->waiting_since_ns)
 		reading_begin(reading);
+}
+
+void reading_ask_often(struct reading *reading)
+{
+	if (time_monotonic_ns() - reading->tried_ns >= u64_min(reading->cost_ns * 1000, READING_REST_NS_MAX))
+		reading_ask(reading);
 }
 
 void reading_renew(struct reading *reading)

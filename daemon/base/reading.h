@@ -30,6 +30,7 @@ struct reading {
 	/* The last reading. */
 	int result;
 	uint64_t tried_ns; /* CLOCK_MONOTONIC; 0: there was none */
+	uint64_t cost_ns;  /* CPU time that it took */
 
 	uint64_t waiting_since_ns; /* a reading is on its way since then, CLOCK_MONOTONIC; 0: none is */
 	bool is_due;               /* another one follows it */
@@ -40,7 +41,7 @@ struct reading {
 	struct background_job job;
 	/* The thread's while the reading is on its way. */
 	struct {
-		uint64_t value, at_ns, at_utc_ns;
+		uint64_t value, at_ns, at_utc_ns, cost_ns;
 		int result;
 	} now;
 };
@@ -50,6 +51,13 @@ void reading_init(struct reading *reading, int (*read)(void *context, uint64_t *
 
 /** Read, unless a reading is on its way. */
 void reading_ask(struct reading *reading);
+
+/**
+ * For a caller that asks often: reading_ask(), but a thousand times the CPU time of the last reading after that one, or
+ * READING_REST_NS_MAX if that is less.
+ */
+#define READING_REST_NS_MAX UINT64_C(500000000)
+void reading_ask_often(struct reading *reading);
 
 /** Read once more after this call, even if a reading is on its way. */
 void reading_renew(struct reading *reading);

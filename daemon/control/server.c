@@ -166,7 +166,7 @@ static void tick_rx_stream(struct rx_stream *stream, uint64_t now_us)
 	rx_groups_tick(stream, now_us);
 	if (rx_stream_runs(stream)) {
 		reading_ask(stream->known->matched);
-		reading_ask(stream->known->interface_lost);
+		reading_ask_often(stream->known->interface_lost);
 	}
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		if (!stream->queues[i]->endpoint.ended)
