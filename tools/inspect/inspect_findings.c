@@ -424,12 +424,12 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
 	if (verdict->worst > FINDING_NOTE)
 		return;
 	say_complete(verdict, sum, numbers, is_decided);
-	if (!is_decided)
-		verdict_find_interface(verdict, 0, counts_all);
 	if (n_cut)
 		verdict_find(verdict, FINDING_NOTE, "%" PRIu64 " are cut: the file has only their beginning", n_cut);
 	count_more_of_card(sum, &more_of_card, &late);
 	if (more_of_card)
 		verdict_find(verdict, FINDING_NOTE,
 		             "%" PRIu64 " that packets name were lost by the card before the file began", more_of_card);
+	if (!is_decided)
+		verdict_find_interface(verdict, 0, counts_all);
 }

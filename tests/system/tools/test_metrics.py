@@ -12,7 +12,8 @@ from metrics_service import needs_promtool, samples
 from test_status import busy  # noqa: F401  # a fixture
 
 # What names a part or describes it: labels, and texts that are in the JSON alone.
-NO_METRICS = {"pid", "uid", "queue", "epoch", "is_second_best", "is_auto", "stall_pid", "stall_uid"}
+NO_METRICS = {"counts_all_losses", "pid", "uid", "queue", "epoch", "is_second_best", "is_auto", "stall_pid",
+              "stall_uid"}
 OF_SERVICE = {"ibvcap_build_info", "ibvcap_up", "ibvcap_status_age_seconds"}
 FACTOR = {"ns": 1e9, "ms": 1e3, "bps": 8}
 

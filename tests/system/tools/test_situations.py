@@ -21,7 +21,7 @@ from testbed import BUILD, ROOT, Net
 
 PYTHON_PACKAGE = BUILD / "python"
 LIDAR = ROOT / "tests/data/lidar-os0-32.pcap"
-USAGE, DATA, NO_INPUT, UNAVAILABLE, IO, BUSY, NO_RIGHT, CONFIG = 64, 65, 66, 69, 74, 75, 77, 78
+USAGE, DATA, NO_INPUT, UNAVAILABLE, CANNOT_CREATE, IO, BUSY, NO_RIGHT, CONFIG = 64, 65, 66, 69, 73, 74, 75, 77, 78
 
 
 def checks(*entries):
@@ -82,7 +82,7 @@ SITUATIONS = (
     ("a filter with an impossible address", "ibvcap record lidar 'host 10.0.0.555' -w a.pcapng", USAGE,
      "'10.0.0.555'"),
     ("a filter without quotes", "ibvcap record lidar port 7502 -w a.pcapng", UNAVAILABLE, "in quotes"),
-    ("a directory in the file's place", "ibvcap record lidar -w . -t 0.2", IO, "Is a directory"),
+    ("a directory in the file's place", "ibvcap record lidar -w . -t 0.2", CANNOT_CREATE, "Is a directory"),
     ("a folder that is not there", "ibvcap record lidar -w no/such.pcapng", 73, "No such file or directory"),
     ("a full disk", "ibvcap record quiet -w /dev/full -t 0.2", IO, "No space left", "--quota",
      "Not proven: the recording could not be written to its end."),

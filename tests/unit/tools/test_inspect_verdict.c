@@ -164,9 +164,11 @@ CHANGE(interface_drops, account->rx.unknown = IBVCAP_UNKNOWN_INTERFACE, account-
 
 Test(inspect_verdict, what_an_interface_dropped_is_a_doubt_that_the_packets_own_numbers_decide)
 {
-	CASE("drops", FINDING_DOUBT, "whose they are; these were at least 3, of all streams", interface_drops(recording));
+	CASE("drops", FINDING_DOUBT, "whose they are; these were at least 3, of all streams",
+	     interface_drops(recording));
 	CASE("drops, and no number is absent", FINDING_NOTE,
-	     "complete: no packet is missing between the first and the last one of each source, by the packets' own numbers",
+	     "complete: no packet is missing between the first and the last one of each source, by the packets' own "
+	     "numbers",
 	     interface_drops(recording), numbered(recording));
 	CASE("drops, and a number is absent", FINDING_LOSS, "incomplete: 2 are absent by their own numbers",
 	     interface_drops(recording), lost_number(recording));
@@ -174,8 +176,8 @@ Test(inspect_verdict, what_an_interface_dropped_is_a_doubt_that_the_packets_own_
 	     repeated_number(recording));
 	CASE("drops, and a stream without numbers", FINDING_DOUBT, "whose they are",
 	     unnumbered_beside_numbered(recording), interface_drops(recording));
-	CASE("drops and another doubt", FINDING_DOUBT, "whose they are", interface_drops(recording), numbered(recording),
-	     account->rx.unknown |= IBVCAP_UNKNOWN_OUTAGE);
+	CASE("drops and another doubt", FINDING_DOUBT, "whose they are", interface_drops(recording),
+	     numbered(recording), account->rx.unknown |= IBVCAP_UNKNOWN_OUTAGE);
 	CASE("a driver that does not count all", FINDING_NOTE,
 	     "complete: no packet is missing; this holds from the kernel on", account->rx.interface_counts_all = false);
 }
