@@ -129,6 +129,7 @@ class Wire:
         """Into the receiver's namespace, where a daemon without CAP_NET_ADMIN sees it, too. Only for frames."""
         self.socket.close()
         run("ip", "-n", self.net.tx, "link", "set", self.tx, "netns", self.net.rx)
+        run("ip", "netns", "exec", self.net.rx, "sysctl", "-qw", f"net.ipv6.conf.{self.tx}.disable_ipv6=1")
         run("ip", "-n", self.net.rx, "link", "set", self.tx, "up")
         self.socket = in_namespace(self.net.rx, self.open_socket)
 

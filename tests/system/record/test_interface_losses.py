@@ -1,24 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets that are lost before the flow rules: by the interface, its driver, the kernel, or the other end of a veth. No
 file that lacks one says that it is complete, and the counters say where they were lost."""
-import ctypes
 import errno
 import os
 import signal
 import socket
-import struct
 import time
 
 import pytest
 
 import testbed
 from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, run, send
+from slow_kernel import slow_kernel as slow_kernel_of
 from stopped_thread import stopped, threads
 from testbed import BACKEND
-from wires import in_namespace
 
-ETH_P_ALL, SO_ATTACH_FILTER, SO_SNDBUFFORCE = 3, 26, 32
-N_TAPS = 20  # each looks at a packet of the kernel for some us
+SO_SNDBUFFORCE = 32
 N_BURST = 12000
 
 needs_kernel = pytest.mark.skipif(BACKEND == "verbs", reason="a card gives packets to the queues itself")
@@ -56,19 +53,8 @@ def set_queue(wire, file, value):
 
 @pytest.fixture
 def slow_kernel(wire):
-    """Each packet that goes to the kernel costs the receiving CPU some 20 us, because so many sockets look at it."""
-    def open_all():
-        return [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in range(N_TAPS)]
-
-    taps = in_namespace(wire.net.rx, open_all)
-    steps = struct.pack("HBBI", 0x04, 0, 0, 1) * 4095 + struct.pack("HBBI", 0x06, 0, 0, 0)  # A += 1, …; return 0
-    program = ctypes.create_string_buffer(steps)
-    for tap in taps:
-        tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 4096, ctypes.addressof(program)))
-        tap.bind((wire.interface, ETH_P_ALL))
-    yield
-    for tap in taps:
-        tap.close()
+    with slow_kernel_of(wire.net.rx, wire.interface):
+        yield
 
 
 def send_in_haste(wire, n, first, ports=(7502,)):

@@ -38,6 +38,7 @@ os.environ["IBVCAP_TEST_BACKEND"], os.environ["IBVCAP_TEST_QUEUES"] = WORDS.back
 SYSTEM = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(SYSTEM), str(SYSTEM.parent / "support")]
 import testbed  # noqa: E402  # reads the environment
+from slow_kernel import slow_kernel  # noqa: E402
 from stopped_thread import stopped, threads  # noqa: E402
 from testbed import run, wait_until  # noqa: E402
 from walk_attacks import ATTACKS  # noqa: E402
@@ -61,6 +62,7 @@ class Walk:
         self.log_file = open(tmp / "events", "w", encoding="utf-8")  # pylint: disable=consider-using-with
         self.net = testbed.Net()
         self.wire = self.net.add_wire()
+        self.wire.move_sender()  # so that the daemon sees what a veth drops before the other end
         self.is_joined = self.random.random() < 0.7  # a stream that joins fragments
         self.sender = Sender(self.wire, WORDS.seed, RING["payload_size"], self.is_joined)
         self.disk = tmp / "disk"
@@ -68,6 +70,7 @@ class Walk:
         run("mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", self.disk)
         self.daemon, self.folders, self.n_folders = None, [], 0
         self.history_blocks = self.random.choice([8, 16] if WORDS.backend == "verbs" else [8, 16, 64])
+        self.card_mib = self.random.choice(["128", "128", "4"])
         self.has_imu, self.has_lidar, self.ports = True, True, list(LIDAR_PORTS)
         self.counts = {"files": 0, "complete": 0, "incomplete": 0, "not proven": 0, "packets": 0, "recordings": 0}
 
@@ -92,7 +95,7 @@ class Walk:
 
     def start_daemon(self):
         self.daemon = testbed.Daemon(testbed.Build, self.net, self.tmp, self.streams(), name="walk",
-                                     environment={"SOFTHCA_RING_MIB": "128"}).wait_ready()
+                                     environment={"SOFTHCA_RING_MIB": self.card_mib}).wait_ready()
 
     def drain(self):
         while self.daemon.notifications(0.001):
@@ -195,7 +198,7 @@ class Walk:
         self.reload(self.random.randint(2, 30))
 
     def link_down(self):
-        which = self.random.choice([(self.net.rx, self.wire.interface), (self.net.tx, self.wire.tx)])
+        which = self.random.choice([(self.net.rx, self.wire.interface), (self.net.rx, self.wire.tx)])
         pause = self.random.choice([0, 0.05, 0.5])
         self.log(f"link {which[1]} down for {pause} s")
         run("ip", "-n", which[0], "link", "set", which[1], "down")
@@ -213,8 +216,38 @@ class Walk:
     def change_mtu(self):
         mtu = self.random.choice([1500, 3000, 9000])
         self.log(f"MTU {mtu}")
-        for namespace, device in ((self.net.rx, self.wire.interface), (self.net.tx, self.wire.tx)):
-            run("ip", "-n", namespace, "link", "set", device, "mtu", mtu)
+        for device in (self.wire.interface, self.wire.tx):
+            run("ip", "-n", self.net.rx, "link", "set", device, "mtu", mtu)
+
+    def small_mtu(self):
+        """The interface drops what is longer. On verbs the card does not look at it."""
+        seconds = self.random.choice([0, 0.02, 0.3])
+        self.log(f"MTU 200 for {seconds} s")
+        run("ip", "-n", self.net.rx, "link", "set", self.wire.interface, "mtu", 200)
+        time.sleep(seconds)
+        run("ip", "-n", self.net.rx, "link", "set", self.wire.interface, "mtu", 9000)
+
+    def full_backlog(self):
+        """The kernel is slow, and gets a burst: on packet by another CPU, whose backlog drops some."""
+        queue = f"/sys/class/net/{self.wire.interface}/queues/rx-0/rps_cpus"
+        self.log("a slow kernel and a burst")
+        with self.sender.silence():  # packets of one sender may overtake each other
+            run(*self.net.command(self.net.rx, "sh", "-c", f"echo 2 >{queue}"))
+        with slow_kernel(self.net.rx, self.wire.interface):
+            self.burst(5000)
+            time.sleep(0.5)
+        with self.sender.silence():
+            run(*self.net.command(self.net.rx, "sh", "-c", f"echo 0 >{queue}"))
+
+    def stop_card(self):
+        """The port of the emulated card discards what its ring has no room for."""
+        card = threads(self.daemon.process.pid, "softhca-hca")
+        if not card:
+            return
+        self.log("card stopped")
+        with stopped(card[0]):
+            self.while_stopped()
+        self.log("card goes on")
 
     def ethtool(self):
         namespace, device = self.net.rx, self.wire.interface
@@ -256,7 +289,8 @@ class Walk:
 
     EVENTS = ((quiet, 10), (to_recorder, 26), (restart, 5), (stop_daemon, 5), (stop_worker, 5), (burst, 5),
               (change_flows, 3), (change_streams, 2), (storm, 2), (link_down, 4), (rename, 2), (change_mtu, 2),
-              (ethtool, 3), (fill_disk, 3), (change_rate, 5), *ATTACKS)
+              (ethtool, 3), (fill_disk, 3), (change_rate, 5), (small_mtu, 2), (full_backlog, 1), (stop_card, 2),
+              *ATTACKS)
 
     # ---- the walk --------------------------------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ def n_queues(walk, namespace, device, kind):
 def foreign_program(walk):
     """In the daemon's place, it is refused; beside it, it passes all packets. The kernel warns of a packet that veth
     sent by a queue that this end has not, if a program is attached without the driver."""
-    if n_queues(walk, walk.net.tx, walk.wire.tx, "tx-") > n_queues(walk, walk.net.rx, walk.wire.interface, "rx-"):
+    if n_queues(walk, walk.net.rx, walk.wire.tx, "tx-") > n_queues(walk, walk.net.rx, walk.wire.interface, "rx-"):
         return
     program = walk.tmp / "pass.o"
     if not program.exists():

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An interface on which each packet costs the CPU that receives it some 20 us or more."""
+import contextlib
+import ctypes
+import socket
+import struct
+
+from wires import in_namespace
+
+ETH_P_ALL, SO_ATTACH_FILTER = 3, 26
+N_TAPS = 20  # each looks at a packet for some us, and takes none
+STEPS = struct.pack("HBBI", 0x04, 0, 0, 1) * 4095 + struct.pack("HBBI", 0x06, 0, 0, 0)  # A += 1, …; return 0
+
+
+@contextlib.contextmanager
+def slow_kernel(namespace, interface):
+    def open_all():
+        return [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in range(N_TAPS)]
+
+    program = ctypes.create_string_buffer(STEPS)
+    taps = in_namespace(namespace, open_all)
+    try:
+        for tap in taps:
+            tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 4096, ctypes.addressof(program)))
+            tap.bind((interface, ETH_P_ALL))
+        yield
+    finally:
+        for tap in taps:
+            tap.close()
