@@ -11,6 +11,7 @@
 #include "daemon/net/rtnl.h"
 #include "daemon/net/stacking.h"
 #include "lib/base/min.h"
+#include "lib/base/time.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,6 +27,7 @@
 #include <unistd.h>
 
 #define DEVICES_MAX (1 + NET_LOWERS_MAX)
+#define FIND_NS     TIME_SECOND_NS /* between two looks for interfaces below, which cost more than a reading */
 
 /*
  * The kernel counts a frame that nobody takes as dropped (rx_dropped). These are what others on a network send to all,
@@ -83,7 +85,8 @@ struct link_losses {
 	struct mnl_socket *socket;
 	struct link_device devices[DEVICES_MAX];
 	unsigned n_devices;
-	bool has_others; /* interfaces that are not read */
+	bool has_others;   /* interfaces that are not read */
+	uint64_t found_ns; /* when the devices were looked for */
 	struct link_backlog backlog;
 	uint64_t packets[LINK_LOSS_N];
 };
@@ -261,6 +264,7 @@ static void losses_find_devices(struct link_losses *losses)
 {
 	struct net_lowers lowers;
 
+	losses->found_ns = time_monotonic_ns();
 	losses_add_device(losses, losses->interface);
 	net_lowers_read("/sys", losses->interface, &lowers);
 	losses->has_others = lowers.n > NET_LOWERS_MAX;
@@ -298,7 +302,8 @@ int link_losses_read(struct link_losses *losses)
 
 	if (r < 0)
 		return r;
-	losses_find_devices(losses);
+	if (time_monotonic_ns() - losses->found_ns >= FIND_NS)
+		losses_find_devices(losses);
 	for (unsigned i = 0; i < losses->n_devices; i++)
 		results[i] = device_read(&losses->devices[i], losses->socket, &now[i]);
 	link_backlog_read(&losses->backlog, read_softnet_dropped());

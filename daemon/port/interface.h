@@ -34,6 +34,7 @@ struct interface_kernel {
 	char name[IFNAMSIZ];
 	/* The thread's while the reading is on its way. */
 	struct link_losses *links; /* NULL: the device does not get its packets from the kernel */
+	bool may_have_discards;
 	bool has_discards;
 	uint64_t discards;
 	uint64_t discards_at_open;

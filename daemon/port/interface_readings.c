@@ -110,7 +110,7 @@ static void interface_read_discards(struct interface_kernel *kernel)
 {
 	uint64_t discards;
 
-	if (net_port_discards(kernel->name, &discards) < 0)
+	if (!kernel->may_have_discards || net_port_discards(kernel->name, &discards) < 0)
 		return;
 	kernel->has_discards = true;
 	kernel->discards = discards - kernel->discards_at_open;
@@ -204,6 +204,7 @@ static void interface_kernel_free(void *context)
 int interface_init_readings(struct interface *interface)
 {
 	struct interface_kernel *kernel = calloc(1, sizeof(*kernel));
+	int r;
 
 	if (!kernel)
 		return -ENOMEM;
@@ -214,8 +215,10 @@ int interface_init_readings(struct interface *interface)
 	interface->kernel = kernel;
 	kernel->interface = interface;
 	snprintf(kernel->name, sizeof(kernel->name), "%s", interface->name);
-	if (net_port_discards(kernel->name, &kernel->discards_at_open) < 0)
+	r = net_port_discards(kernel->name, &kernel->discards_at_open);
+	if (r < 0)
 		kernel->discards_at_open = 0;
+	kernel->may_have_discards = r != -ENOTSUP && r != -EOPNOTSUPP; /* its driver does not change */
 	for (uint32_t i = 0; i < INTERFACE_COUNTER_N; i++)
 		interface->counters[i] = COUNTER_ABSENT;
 	reading_init(&kernel->lost, interface_read_kernel, kernel);
