@@ -53,9 +53,9 @@ struct control_stream {
 	void *context;
 };
 
-/* An interface as a backend drives it. The daemon owns it; only is_auto may change while control has it. */
 #define CONTROL_INTERFACE_READINGS 2 /* the device's, the kernel's */
 
+/* An interface as a backend drives it. The daemon owns it; only is_auto may change while control has it. */
 struct control_interface {
 	TAILQ_ENTRY(control_interface) link; /* in control's list */
 	const char *name;

@@ -175,8 +175,6 @@ static int device_read_peer(const struct rtnl_link *link, struct mnl_socket *soc
 	struct rtnl_link other;
 	int r = rtnl_get_other_link(socket, link, &other);
 
-	fprintf(stderr, "PEER %d index %u ns %u away %d\n", r, link->other_index, link->other_namespace,
-	        link->is_other_away);
 	*dropped = r == 0 ? other.statistics.tx_dropped : 0;
 	return r;
 }

@@ -28,8 +28,7 @@ struct daemon;
 
 /* The kernel's readings. On the heap, because the thread may hang in a reading when the interface is gone. */
 struct interface_kernel {
-	struct reading
-		lost; /* packets that were lost before the flow rules; and everything else that the kernel says */
+	struct reading lost; /* packets, before the flow rules; and everything else that the kernel says */
 	struct interface *interface;
 	char name[IFNAMSIZ];
 	/* The thread's while the reading is on its way. */

@@ -69,8 +69,7 @@ void verdict_find_interface(struct verdict *verdict, uint64_t lost, bool counts_
 	else if (!counts_all && verdict->worst == FINDING_NOTE)
 		verdict_find(verdict, FINDING_NOTE,
 		             "this holds from the kernel on, or from the card's flow rules: the driver of the "
-		             "interface does "
-		             "not count all packets that it drops before");
+		             "interface does not count all packets that it drops before");
 }
 
 void verdict_find_accounts(struct verdict *verdict, const struct recording_account *accounts, unsigned n,

@@ -90,15 +90,14 @@ static void moment_take_queue(struct ibvcap_rx_moment *moment, const struct rx_q
 		.past = queue->reattach.past,
 		.is_settled = is_away,
 	};
-	if (is_away)
-		moment->before = last_losses(queue);
-	else
-		moment_load_before(moment, queue);
-	moment->after = moment->before;
-	if (!is_away) {
-		moment_load_outages(moment, queue);
-		moment_load_interface(moment, queue);
+	if (is_away) {
+		moment->before = moment->after = last_losses(queue);
+		return;
 	}
+	moment_load_before(moment, queue);
+	moment->after = moment->before;
+	moment_load_outages(moment, queue);
+	moment_load_interface(moment, queue);
 }
 
 int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap_rx_moment *queue)
