@@ -63,6 +63,19 @@ void qp_set_state(struct qp *qp, enum qp_state state)
 	}
 }
 
+static void qp_work(void *arg)
+{
+	struct qp *qp = arg;
+
+	qp->work(qp, qp->device->sq_batch);
+}
+
+void qp_send_posted(struct qp *qp)
+{
+	if (qp->sq.state == WQ_RDY && !qp->device->halted)
+		fault_guard(qp->device, qp_work, qp);
+}
+
 int qp_query_state(struct qp *qp)
 {
 	bool has_rq = qp->rq.n_wqe, has_sq = qp->sq.n_bb;

@@ -51,6 +51,10 @@ struct qp {
  * forgets it. */
 void qp_set_state(struct qp *qp, enum qp_state state);
 
+/* A last turn of a queue pair that is about to go. A card has sent a few work requests within microseconds, which is
+ * sooner than it reads the next command. */
+void qp_send_posted(struct qp *qp);
+
 /* The state that follows from the states of its queues (mlx5_ib: sqrq_state_to_qp_state), or -EINVAL. */
 int qp_query_state(struct qp *qp);
 

@@ -181,6 +181,7 @@ static void uqp_destroy(struct object *o)
 {
 	struct uqp *u = (struct uqp *)o;
 
+	qp_send_posted(&u->qp);
 	TAILQ_REMOVE(&o->file->device->qps, &u->qp, link);
 	async_events_read(o);
 	if (u->qp.roce)

@@ -89,6 +89,26 @@ Test(sq, sends_what_is_posted)
 	cr_assert_eq(n_sent, 1);
 }
 
+Test(sq, what_is_posted_is_sent_before_the_queue_goes)
+{
+	device.sq_batch = sq_batch_new();
+	qp.work = sq_work;
+	device.halted = true;
+	post(6, 62, 2);
+	qp_send_posted(&qp);
+	cr_assert_eq(n_sent, 0);
+	device.halted = false;
+	qp_send_posted(&qp);
+	cr_assert_eq(n_sent, 1);
+	qp_send_posted(&qp);
+	cr_assert_eq(n_sent, 1);
+	post(6, 62, 4);
+	sq_set_state(&qp, WQ_ERR);
+	qp_send_posted(&qp);
+	cr_assert_eq(n_sent, 1);
+	sq_batch_free(device.sq_batch);
+}
+
 Test(sq, a_request_longer_than_what_is_posted_is_an_error)
 {
 	post(6, 62, 1);
