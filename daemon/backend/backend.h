@@ -340,6 +340,12 @@ struct backend_ops {
 	 */
 	int (*read_matched)(struct backend_queue *queue, uint64_t *packets);
 	int (*read_port)(struct backend *backend, struct backend_port_statistics *statistics);
+	/**
+	 * Packets that all queues of the device had no room for, and that its driver may count as dropped by the
+	 * interface, too, a little later. wait: until it has counted all of them. They only grow. Any thread, until
+	 * close(). May be NULL: a driver counts none of them.
+	 */
+	uint64_t (*read_refused)(struct backend *backend, bool wait);
 	/** The device's clock now. -ENOTSUP without timestamps; -ENODEV: it has gone. */
 	int (*read_clock)(struct backend *backend, struct backend_clock_reading *reading);
 	/** The descriptor that is readable while there is a notice. This and read_notice may be NULL. */

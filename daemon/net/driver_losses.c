@@ -149,11 +149,15 @@ const struct driver_losses driver_losses_table[] = {
 	{.driver = "tun", .is_complete = true},
 	/*
 	 * drivers/net/veth.c, veth_get_stats64: rx_dropped has the queues' drops, rx_queue_…_drops. A packet that
-	 * comes to a full queue is only in the other end's tx_dropped (veth_xmit).
+	 * comes to a full queue is only in the other end's tx_dropped (veth_xmit). veth_xdp_rcv counts what an AF_XDP
+	 * socket refused, after it.
 	 */
-	{.driver = "veth"},
-	/* drivers/net/virtio_net.c, virtnet_stats: rx_dropped has the queues' drops, not what the host drops. */
-	{.driver = "virtio_net"},
+	{.driver = "veth", .has_refused = true},
+	/*
+	 * drivers/net/virtio_net.c, virtnet_stats: rx_dropped has the queues' drops, not what the host drops; those
+	 * have what an AF_XDP socket refused (receive_small_xdp, receive_mergeable_xdp).
+	 */
+	{.driver = "virtio_net", .has_refused = true},
 	/*
 	 * drivers/net/vmxnet3/vmxnet3_ethtool.c, vmxnet3_get_stats64: rx_dropped has the driver's drops;
 	 * pktsRxOutOfBuf, what the host dropped for lack of buffers. What it drops before is not told.

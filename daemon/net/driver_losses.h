@@ -27,7 +27,8 @@ struct driver_losses {
 	 * card has the driver of the real one, but what the hypervisor drops before it, no driver sees.
 	 */
 	bool is_complete;
-	bool has_twice; /* rx_fifo_errors has the packets of rx_missed_errors, too */
+	bool has_twice;   /* rx_fifo_errors has the packets of rx_missed_errors, too */
+	bool has_refused; /* rx_dropped has each packet that an XDP program gave to an AF_XDP socket without room */
 
 	/*
 	 * Age that the statistics may have, the four included, when they are read after driver_losses_read(); 0: the

@@ -77,12 +77,15 @@ struct link_device {
 	bool is_veth;
 	bool is_complete;
 	bool is_new; /* was not read yet */
+	bool has_refused;
+	struct link_refused refused;
 	struct link_statistics last;
 };
 
 struct link_losses {
 	char interface[IFNAMSIZ];
 	struct mnl_socket *socket;
+	struct link_refused_source refused;
 	struct link_device devices[DEVICES_MAX];
 	unsigned n_devices;
 	bool has_others;   /* interfaces that are not read */
@@ -113,6 +116,27 @@ uint64_t link_backlog_take(struct link_backlog *backlog, uint64_t dropped)
 	uint64_t taken = backlog_take_from(&backlog->recent, dropped);
 
 	return taken + backlog_take_from(&backlog->fresh, dropped - taken);
+}
+
+/* ---- packets that queues refused --------------------------------------------------------------------- */
+
+void link_refused_begin(struct link_refused *refused, uint64_t counted, uint64_t n)
+{
+	*refused = (struct link_refused){.at_begin = n, .counted = counted, .is_exact = true};
+}
+
+/*
+ * Of those between `before` and `after` it is not known how many the interface had counted. If all, it dropped fewer of
+ * its own: so the result is never too large, and it is exact if there are none.
+ */
+uint64_t link_refused_subtract(struct link_refused *refused, uint64_t counted, uint64_t before, uint64_t after,
+                               uint64_t last)
+{
+	uint64_t least = counted - (after - refused->at_begin);
+
+	refused->counted = counted;
+	refused->is_exact = before == after;
+	return (int64_t)(least - last) > 0 ? least : last;
 }
 
 /* The second column of each CPU's line. The file is the same in all network namespaces. */
@@ -164,6 +188,7 @@ static void device_open(struct link_device *device, const char *name)
 		device->takers[i] = device->index ? open_taker(device->index, unwanted[i]) : -1;
 	net_driver_read(name, &driver);
 	device->driver = driver_losses_find(driver.name);
+	device->has_refused = device->driver && device->driver->has_refused;
 	device->is_veth = strcmp(driver.name, "veth") == 0;
 	/* lo has no driver, and no card that could drop packets. */
 	device->is_complete = device->driver ? device->driver->is_complete : strcmp(name, "lo") == 0;
@@ -204,6 +229,44 @@ static int device_read(struct link_device *device, struct mnl_socket *socket, st
 	else if (link.is_other_away) /* the interface below */
 		device->is_complete = false;
 	return 0;
+}
+
+static uint64_t read_refused(const struct link_losses *losses, bool wait)
+{
+	return losses->refused.read(losses->refused.context, wait);
+}
+
+/* The interface itself: the queues are on no other one. */
+static int losses_read_own(const struct link_losses *losses, struct link_device *device, struct link_statistics *now)
+{
+	uint64_t before = device->is_new ? read_refused(losses, true) : 0;
+	int r = device_read(device, losses->socket, now);
+
+	if (r < 0)
+		return r;
+	if (device->is_new) {
+		link_refused_begin(&device->refused, now->dropped, before);
+		return 0;
+	}
+	if (link_refused_is_known(&device->refused, now->dropped)) {
+		now->dropped = device->last.dropped;
+		return 0;
+	}
+	before = read_refused(losses, true);
+	r = device_read(device, losses->socket, now);
+	if (r < 0)
+		return r;
+	now->dropped = link_refused_subtract(&device->refused, now->dropped, before, read_refused(losses, false),
+	                                     device->last.dropped);
+	return 0;
+}
+
+static int losses_read_device(const struct link_losses *losses, struct link_device *device, struct link_statistics *now)
+{
+	if (device == losses->devices && device->has_refused && losses->refused.read)
+		return losses_read_own(losses, device, now);
+	device->refused.is_exact = true;
+	return device_read(device, losses->socket, now);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------ */
@@ -270,13 +333,14 @@ static void losses_find_devices(struct link_losses *losses)
 		losses_add_device(losses, lowers.names[i]);
 }
 
-struct link_losses *link_losses_new(const char *interface)
+struct link_losses *link_losses_new(const char *interface, const struct link_refused_source *refused)
 {
 	struct link_losses *losses = calloc(1, sizeof(*losses));
 
 	if (!losses)
 		return NULL;
 	snprintf(losses->interface, sizeof(losses->interface), "%s", interface);
+	losses->refused = *refused;
 	losses->backlog.seen = read_softnet_dropped();
 	link_losses_read(losses);
 	return losses;
@@ -303,12 +367,14 @@ int link_losses_read(struct link_losses *losses)
 	if (time_monotonic_ns() - losses->found_ns >= FIND_NS)
 		losses_find_devices(losses);
 	for (unsigned i = 0; i < losses->n_devices; i++)
-		results[i] = device_read(&losses->devices[i], losses->socket, &now[i]);
+		results[i] = losses_read_device(losses, &losses->devices[i], &now[i]);
 	link_backlog_read(&losses->backlog, read_softnet_dropped());
 	for (unsigned i = 0; i < losses->n_devices; i++)
 		if (results[i] == 0)
 			losses_add(losses, &losses->devices[i], &now[i]);
-	return results[0] == -ENODEV ? 0 : results[0]; /* none comes while the interface is gone */
+	if (results[0] < 0)
+		return results[0] == -ENODEV ? 0 : results[0]; /* none comes while the interface is gone */
+	return losses->devices[0].refused.is_exact ? 0 : -EAGAIN;
 }
 
 uint64_t link_losses_of(const struct link_losses *losses, enum link_loss kind)

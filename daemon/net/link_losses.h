@@ -21,15 +21,27 @@ enum link_loss {
 
 struct link_losses;
 
+/*
+ * Packets that the queues of a backend refused and count themselves: the drivers with has_refused (driver_losses.h)
+ * count them as dropped, too, a little later. wait: until the driver has counted all of them.
+ */
+struct link_refused_source {
+	uint64_t (*read)(void *context, bool wait); /* NULL: there are none */
+	void *context;
+};
+
 /**
  * Begin to count at an interface: packets that were dropped before are not counted. NULL: out of memory. The sockets of
  * the result take no packet. While they are open, the kernel counts no frame as dropped only because nobody wants it.
  */
-struct link_losses *link_losses_new(const char *interface);
+struct link_losses *link_losses_new(const char *interface, const struct link_refused_source *refused);
 /** NULL: no effect. */
 void link_losses_free(struct link_losses *losses);
 
-/** Count what was dropped until now. Blocks until the kernel answers. 0; -errno: nothing was added. */
+/**
+ * Count what was dropped until now. Blocks until the kernel answers. 0; -EAGAIN: more may have been dropped, because
+ * queues refused packets meanwhile; other -errno: nothing was added.
+ */
 int link_losses_read(struct link_losses *losses);
 
 /** Packets of a kind, as of the last reading. They only grow. */
@@ -47,6 +59,28 @@ struct link_statistics {
 	uint64_t damaged;
 	uint64_t peer; /* what the other end could not deliver, dropped by this end or on the way */
 };
+
+/* What an interface has dropped beside the packets that queues refused. */
+struct link_refused {
+	uint64_t at_begin; /* refused when the interface was read first */
+	uint64_t counted;  /* by the interface, at the last reading */
+	bool is_exact;     /* the last reading was */
+};
+
+/** The interface was read first. */
+void link_refused_begin(struct link_refused *refused, uint64_t counted, uint64_t n);
+/**
+ * The interface has counted so many packets; when it was read, all of the first `before` that were refused were among
+ * them, and none beyond the first `after`. Returns how many it surely dropped beside them; last: by the last reading.
+ * is_exact: it is their number.
+ */
+uint64_t link_refused_subtract(struct link_refused *refused, uint64_t counted, uint64_t before, uint64_t after,
+                               uint64_t last);
+/** No reading of the queues is needed: the interface has dropped nothing since a reading that was exact. */
+static inline bool link_refused_is_known(const struct link_refused *refused, uint64_t counted)
+{
+	return refused->is_exact && counted == refused->counted;
+}
 
 /* The drops of all backlogs of the machine, which the kernel does not count for an interface. */
 struct link_backlog {

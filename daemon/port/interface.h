@@ -23,6 +23,7 @@
 #include "daemon/net/net.h"
 
 #include <net/if.h>
+#include <pthread.h>
 
 struct daemon;
 
@@ -31,6 +32,8 @@ struct interface_kernel {
 	struct reading lost; /* packets, before the flow rules; and everything else that the kernel says */
 	struct interface *interface;
 	char name[IFNAMSIZ];
+	pthread_mutex_t lock;    /* of backend */
+	struct backend *backend; /* NULL: it is closed, or queues lose no packets that the interface counts, too */
 	/* The thread's while the reading is on its way. */
 	struct link_losses *links; /* NULL: the device does not get its packets from the kernel */
 	bool may_have_discards;

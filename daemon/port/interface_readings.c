@@ -116,6 +116,18 @@ static void interface_read_discards(struct interface_kernel *kernel)
 	kernel->discards = discards - kernel->discards_at_open;
 }
 
+static uint64_t interface_read_refused(void *context, bool wait)
+{
+	struct interface_kernel *kernel = context;
+	uint64_t n = 0;
+
+	pthread_mutex_lock(&kernel->lock);
+	if (kernel->backend)
+		n = kernel->backend->ops->read_refused(kernel->backend, wait);
+	pthread_mutex_unlock(&kernel->lock);
+	return n;
+}
+
 static int interface_read_kernel(void *context, uint64_t *lost)
 {
 	struct interface_kernel *kernel = context;
@@ -198,18 +210,22 @@ static void interface_kernel_free(void *context)
 	struct interface_kernel *kernel = context;
 
 	link_losses_free(kernel->links);
+	pthread_mutex_destroy(&kernel->lock);
 	free(kernel);
 }
 
 int interface_init_readings(struct interface *interface)
 {
 	struct interface_kernel *kernel = calloc(1, sizeof(*kernel));
+	const struct link_refused_source refused = {interface_read_refused, kernel};
 	int r;
 
 	if (!kernel)
 		return -ENOMEM;
-	if (!interface->ops->pins_memory && !(kernel->links = link_losses_new(interface->name))) {
-		free(kernel);
+	pthread_mutex_init(&kernel->lock, NULL);
+	kernel->backend = interface->ops->read_refused ? interface->backend : NULL;
+	if (!interface->ops->pins_memory && !(kernel->links = link_losses_new(interface->name, &refused))) {
+		interface_kernel_free(kernel);
 		return -ENOMEM;
 	}
 	interface->kernel = kernel;
@@ -248,8 +264,12 @@ int interface_start_readings(struct interface *interface, sd_event *event, struc
 /* The shared thread may hang in a reading of the kernel for another device's sake: nothing waits for it. */
 void interface_deinit_readings(struct interface *interface)
 {
-	if (interface->kernel)
+	if (interface->kernel) {
+		pthread_mutex_lock(&interface->kernel->lock);
+		interface->kernel->backend = NULL;
+		pthread_mutex_unlock(&interface->kernel->lock);
 		reading_close(&interface->kernel->lost, interface_kernel_free, interface->kernel);
+	}
 	interface->kernel = NULL;
 	reading_close(&interface->out_of_buffer, NULL, NULL);
 	if (interface->is_abandoned) {

@@ -231,5 +231,6 @@ const struct backend_ops xdp_backend_ops = {
 	.remove_flow = xdp_remove_flow,
 	.read_matched = xdp_read_matched,
 	.read_port = xdp_read_port,
+	.read_refused = xdp_read_refused,
 	.read_clock = xdp_read_clock,
 };

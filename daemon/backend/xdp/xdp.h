@@ -260,5 +260,6 @@ void xdp_read_tai_offset(struct xdp_receive *receive);
 /** The counts of a new queue begin now. 0 or -errno. */
 int xdp_statistics_begin(struct xdp_receive *receive);
 int xdp_read_matched(struct backend_queue *base, uint64_t *packets);
+uint64_t xdp_read_refused(struct backend *base, bool wait);
 
 #endif

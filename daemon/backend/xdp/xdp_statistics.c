@@ -114,3 +114,29 @@ int xdp_read_matched(struct backend_queue *base, uint64_t *packets)
 	*packets = counts.matched;
 	return 0;
 }
+
+/*
+ * The driver counts a packet that a socket has refused when its turn ends, and frame_wait() waits for the end of all
+ * turns. Queues that have gone leave their sockets, with their counts.
+ */
+uint64_t xdp_read_refused(struct backend *base, bool wait)
+{
+	struct xdp_backend *backend = xdp_backend(base);
+	uint32_t n_card_queues, max_card_queues = backend->interface.max_card_queues;
+	struct xdp_socket_drops drops;
+	uint64_t sum = 0;
+
+	pthread_mutex_lock(&backend->changing);
+	n_card_queues = backend->interface.n_card_queues;
+	for (uint32_t i = 0; i < backend->n_queues * max_card_queues; i++) {
+		const struct xdp_socket *socket = &backend->sockets[i];
+
+		if (i % max_card_queues < n_card_queues && socket->is_bound &&
+		    xdp_socket_read_drops(socket, &drops) == 0)
+			sum += drops.no_frame + drops.ring_full;
+	}
+	pthread_mutex_unlock(&backend->changing);
+	if (wait)
+		frame_wait();
+	return sum;
+}

@@ -145,6 +145,53 @@ def test_what_the_port_of_a_card_discards_is_in_no_complete_file(daemon, wire, r
     assert 0 < lost == n_lost - one.expect_sum()["no_buffer"], lost
 
 
+# ---- what a queue lost itself --------------------------------------------------------------------------------------
+
+
+def overload(one, wire, meanwhile=lambda: None):
+    """The stream "other" has no room for most packets that come for it, and numbers below 1500 come for "lidar"."""
+    send(wire, 300)
+    for first in range(300, 1500, 300):
+        with stopped(threads(one.pid(), "other")[0]):
+            send_in_haste(wire, 10000, 0, (7503,))
+            meanwhile()
+            send_in_haste(wire, 10000, 0, (7503,))
+        send(wire, 300, first)
+
+
+def n_without_room(one):
+    return one.expect_sum("other")["no_buffer"]
+
+
+@needs_kernel
+def test_packets_without_room_are_no_loss_of_another_stream(daemon, wire, record, tmp):
+    """A driver may count the packets that the queue's socket had no room for as dropped, as veth and virtio_net do."""
+    one = daemon([testbed.stream(wire, history_blocks=1024), testbed.stream(wire, 7503, "other")])
+    code, file = record_while(one, record, tmp, lambda: overload(one, wire))
+    assert n_without_room(one) > 0, "nothing was lost"
+    assert numbers(file) == [*range(1500)]
+    assert interface_of(one)["kernel_dropped"] == 0, interface_of(one)
+    assert code == 0 and accounts(file)[0]["verdict"] == "complete", accounts(file)
+
+
+@needs_kernel
+def test_a_packet_that_is_dropped_among_those_without_room_is_found(daemon, wire, record, tmp):
+    one = daemon([testbed.stream(wire, history_blocks=1024), testbed.stream(wire, 7503, "other")])
+
+    def lower():
+        set_mtu(wire, 576)
+        with pytest.raises(OSError):
+            send(wire, 1, 9999, size=1000)
+        set_mtu(wire, 9000)
+
+    code, file = record_while(one, record, tmp, lambda: overload(one, wire, lower))
+    assert n_without_room(one) > 0, "nothing was lost"
+    assert numbers(file) == [*range(1500)]
+    expect_not_proven(code, file)
+    assert interface_of(one)["kernel_dropped"] == 4, interface_of(one)
+    assert accounts(file)[0]["interface_lost"] == 4
+
+
 # ---- what is no loss -----------------------------------------------------------------------------------------------
 
 
