@@ -130,7 +130,7 @@ FOREIGN = {
     "linux/rtnetlink.h": ["daemon/net", "softhca/roce/neighbor.c"],
     "linux/neighbour.h": ["daemon/net", "softhca/roce/neighbor.c"],
     "linux/netfilter": ["softhca/device"],
-    "linux/if_packet.h": ["daemon/backend/packet", "daemon/net/link_losses.c", "daemon/backend/socket", "softhca/wire",
+    "linux/if_packet.h": ["daemon/backend/packet", "daemon/net/takers.c", "daemon/backend/socket", "softhca/wire",
                           "tools/arrivals"],
     "zstd.h": ["lib/recording"],
     "jansson.h": ["tools/common", "tools/status", "tools/send", "tools/receive", "lib/recording",

@@ -10,69 +10,24 @@
 #include "daemon/net/net.h"
 #include "daemon/net/rtnl.h"
 #include "daemon/net/stacking.h"
+#include "daemon/net/takers.h"
 #include "lib/base/min.h"
 #include "lib/base/time.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <linux/filter.h>
-#include <linux/if_ether.h>
-#include <linux/if_packet.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define DEVICES_MAX (1 + NET_LOWERS_MAX)
 #define FIND_NS     TIME_SECOND_NS /* between two looks for interfaces below, which cost more than a reading */
 
-/*
- * The kernel counts a frame that nobody takes as dropped (rx_dropped). These are what others on a network send to all,
- * and what most hosts have no use for. Numbers: IEEE 802 "EtherType" of the IANA registry.
- */
-static const uint16_t unwanted[] = {
-	ETH_P_ALL,   /* any other, unless the interface has a tc program: the kernel then forgets this taker */
-	ETH_P_802_2, /* STP, CDP, IS-IS */
-	ETH_P_SNAP,     0x0842, /* Wake-on-LAN */
-	ETH_P_TSN,              /* AVTP */
-	ETH_P_LOOP,             /* 0x0060 */
-	0x8863,                 /* PPPoE */
-	0x886d,                 /* Intel's teaming */
-	0x8874,                 /* loop detection of switches */
-	0x887b,                 /* HomePlug */
-	0x888e,                 /* 802.1X */
-	0x8892,                 /* PROFINET */
-	0x8899,                 /* RRCP and loop detection of switches */
-	0x88a2,                 /* ATA over Ethernet */
-	0x88a4,                 /* EtherCAT */
-	0x88b8,                 /* GOOSE */
-	0x88ba,                 /* IEC 61850 sampled values */
-	0x88cc,                 /* LLDP */
-	0x88e1,                 /* HomePlug AV */
-	0x88e3,                 /* MRP */
-	0x88e5,                 /* MACsec */
-	0x88f5,                 /* MVRP */
-	0x88f6,                 /* MMRP */
-	0x88f7,                 /* PTP */
-	0x88fb,                 /* PRP, HSR */
-	0x8902,                 /* CFM */
-	0x8906,                 /* FCoE */
-	0x8912,                 /* mediaxtream */
-	0x8914,                 /* FIP */
-	0x8809,                 /* LACP */
-	0x893a,                 /* IEEE 1905.1 */
-	ETH_P_LOOPBACK,         /* 0x9000: keepalives of switches */
-	ETH_P_IPV6,             /* a kernel without IPv6 */
-};
-#define N_UNWANTED (sizeof(unwanted) / sizeof(unwanted[0]))
-
 struct link_device {
 	char name[IFNAMSIZ];
 	unsigned index;
-	int takers[N_UNWANTED]; /* -1: none */
+	struct takers takers;
 	const struct driver_losses *driver;
 	bool is_veth;
 	bool is_complete;
@@ -154,38 +109,13 @@ static uint64_t read_softnet_dropped(void)
 
 /* ---- one interface --------------------------------------------------------------------------------- */
 
-/* A socket of the EtherType that is bound to the interface is a taker, though its filter refuses all frames. */
-static int open_taker(unsigned index, uint16_t type)
-{
-	struct sock_filter none = BPF_STMT(BPF_RET | BPF_K, 0);
-	const struct sock_fprog program = {.len = 1, .filter = &none};
-	const struct sockaddr_ll address = {
-		.sll_family = AF_PACKET, .sll_protocol = htons(type), .sll_ifindex = (int)index};
-	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-
-	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ||
-	                bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-static void device_close(struct link_device *device)
-{
-	for (size_t i = 0; i < N_UNWANTED; i++)
-		if (device->takers[i] >= 0)
-			close(device->takers[i]);
-}
-
 static void device_open(struct link_device *device, const char *name)
 {
 	struct net_driver driver;
 
 	*device = (struct link_device){.index = if_nametoindex(name), .is_new = true};
 	snprintf(device->name, sizeof(device->name), "%s", name);
-	for (size_t i = 0; i < N_UNWANTED; i++)
-		device->takers[i] = device->index ? open_taker(device->index, unwanted[i]) : -1;
+	takers_open(&device->takers, device->index);
 	net_driver_read(name, &driver);
 	device->driver = driver_losses_find(driver.name);
 	device->has_refused = device->driver && device->driver->has_refused;
@@ -311,7 +241,7 @@ static void losses_add_device(struct link_losses *losses, const char *name)
 	if (device && device->index == if_nametoindex(name))
 		return;
 	if (device)
-		device_close(device);
+		takers_close(&device->takers);
 	else if (losses->n_devices < DEVICES_MAX)
 		device = &losses->devices[losses->n_devices++];
 	if (device)
@@ -351,7 +281,7 @@ void link_losses_free(struct link_losses *losses)
 	if (!losses)
 		return;
 	for (unsigned i = 0; i < losses->n_devices; i++)
-		device_close(&losses->devices[i]);
+		takers_close(&losses->devices[i].takers);
 	if (losses->socket)
 		mnl_socket_close(losses->socket);
 	free(losses);
@@ -366,8 +296,10 @@ int link_losses_read(struct link_losses *losses)
 		return r;
 	if (time_monotonic_ns() - losses->found_ns >= FIND_NS)
 		losses_find_devices(losses);
-	for (unsigned i = 0; i < losses->n_devices; i++)
+	for (unsigned i = 0; i < losses->n_devices; i++) {
+		takers_learn(&losses->devices[i].takers, losses->devices[i].index);
 		results[i] = losses_read_device(losses, &losses->devices[i], &now[i]);
+	}
 	link_backlog_read(&losses->backlog, read_softnet_dropped());
 	for (unsigned i = 0; i < losses->n_devices; i++)
 		if (results[i] == 0)

@@ -31,8 +31,8 @@ struct link_refused_source {
 };
 
 /**
- * Begin to count at an interface: packets that were dropped before are not counted. NULL: out of memory. The sockets of
- * the result take no packet. While they are open, the kernel counts no frame as dropped only because nobody wants it.
+ * Begin to count at an interface: packets that were dropped before are not counted. NULL: out of memory. A
+ * frame that nobody takes is counted only if its EtherType is new (takers.h).
  */
 struct link_losses *link_losses_new(const char *interface, const struct link_refused_source *refused);
 /** NULL: no effect. */

@@ -9,14 +9,18 @@ import time
 
 import pytest
 
+import lan_frames
 import testbed
-from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, run, send
+from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, recorded, run, send
 from slow_kernel import slow_kernel as slow_kernel_of
 from stopped_thread import stopped, threads
-from testbed import BACKEND
+from testbed import BACKEND, in_namespace
 
 SO_SNDBUFFORCE = 32
 N_BURST = 12000
+ALL = bool(os.environ.get("IBVCAP_ALL"))
+LAN_SECONDS, LAN_BURST, LAN_PAUSE_S = (60, 1, 0.2) if ALL else (3, 10, 0.01)
+LISTENERS = (0x88cc, 0x0004, 0x88f7)
 
 needs_kernel = pytest.mark.skipif(BACKEND == "verbs", reason="a card gives packets to the queues itself")
 
@@ -195,17 +199,47 @@ def test_a_packet_that_is_dropped_among_those_without_room_is_found(daemon, wire
 # ---- what is no loss -----------------------------------------------------------------------------------------------
 
 
-@needs_kernel
-def test_frames_that_nobody_wants_are_no_loss(daemon, wire, record, tmp):
-    """LLDP, STP and the like: the kernel counts a frame without a taker as dropped."""
+def usual_listeners(wire):
+    """As lldpd, a bridge, ptp4l and an mDNS responder have them."""
+    sockets = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW) for _ in LISTENERS]
+    for one, kind in zip(sockets, LISTENERS):
+        one.bind((wire.interface, kind))
+    mdns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    mdns.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                    socket.inet_aton("224.0.0.251") + socket.inet_aton(wire.address))
+    return [*sockets, mdns]
+
+
+def n_dropped_unknown(one, wire, frames):
+    """How many the daemon counts as dropped. From then on it knows their EtherTypes."""
+    wire.send(*frames)
+    time.sleep(3)  # some readings
+    return interface_of(one).get("kernel_dropped", 0)
+
+
+@pytest.mark.parametrize("has_listeners", [False, True], ids=["no-listeners", "listeners"])
+def test_what_a_lan_sends_to_all_is_no_loss(daemon, wire, record, tmp, has_listeners):
+    """The kernel counts a frame that nobody takes as dropped. Numbered packets come beside. What the daemon learns, it
+    has seen before."""
     one = daemon([testbed.stream(wire)])
-    macs = wire.mac_bytes() + bytes.fromhex("020000000001")
-
-    def make_noise():
-        for kind in (0x88cc, 0x8874, 0x0004, 0x88f7, 0x888e, 0x9000):
-            wire.send(*[macs + kind.to_bytes(2, "big") + bytes(60)] * 20)
-        send(wire, 100)
-
-    code, file = record_while(one, record, tmp, make_noise)
-    assert code == 0 and accounts(file)[0]["verdict"] == "complete", accounts(file)
-    assert interface_of(one)["kernel_dropped"] == 0
+    sockets = in_namespace(wire.net.rx, lambda: usual_listeners(wire)) if has_listeners else []
+    unknown = [*lan_frames.unknown().values()]
+    n_unknown = n_dropped_unknown(one, wire, unknown)
+    noise = [*lan_frames.known().values(), *unknown]
+    recorder = record(one, "-w", tmp / "one.pcapng", "-G", LAN_SECONDS / 3)
+    n = 0
+    end = time.monotonic() + LAN_SECONDS
+    while time.monotonic() < end:
+        wire.send(*noise * LAN_BURST)
+        send(wire, 10, n)
+        n += 10
+        time.sleep(LAN_PAUSE_S)
+    time.sleep(0.5)
+    code, _, _ = recorder.finish(stop=signal.SIGINT)
+    files = recorded(tmp)
+    assert len(files) >= 3 and [number for file in files for number in numbers(file)] == list(range(n))
+    assert [account["verdict"] for file in files for account in accounts(file)] == ["complete"] * len(files), (
+        interface_of(one), [accounts(file) for file in files])
+    assert code == 0 and interface_of(one).get("kernel_dropped", 0) == n_unknown, interface_of(one)
+    for one_socket in sockets:
+        one_socket.close()
