@@ -18,13 +18,14 @@
 
 /*
  * The plain frame of one header layout: IPv4 without options that is not a fragment, or IPv6 without extension
- * headers, then UDP, with the VLAN tag of the layout if it has one. Two overlapping words decide whether a frame is
- * plain: [l3 - 2, l3 + 6) has the ethertype and version, [l3 + 2, l3 + 10) has the fragment field and the protocol of
- * either family.
+ * headers, then UDP, with the VLAN tag of the layout if it has one. One word decides whether a frame is plain, and has
+ * the length in the IP header, too. It is made of two words of the frame, which lie so that what counts in one is at
+ * other bytes than what counts in the other.
  */
 struct packet_plain {
-	uint64_t mask[2]; /* without a bit in common, so that one comparison does for both words */
-	uint64_t want;
+	uint64_t mask[2];      /* of the two words, without a bit in common */
+	uint64_t ip_length;    /* the bits of the length */
+	uint64_t want;         /* the others */
 	uint32_t l3;           /* where the IP header starts: 14 or 18 */
 	uint32_t header_bytes; /* to the UDP payload: 42, 46, 62 or 66 */
 	uint32_t before_udp;   /* header_bytes without those of UDP */
@@ -34,14 +35,28 @@ struct packet_plain {
 /** The plain frame of the layout whose headers have that many bytes. False: there is no such layout. */
 bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes);
 
-/** ip: the frame's byte l3; header_bytes of the frame are readable. */
-static inline bool packet_is_plain(const struct packet_plain *plain, const uint8_t *ip)
+/**
+ * All that makes a frame plain, and its length. ip: the frame's byte l3; header_bytes of the frame are readable.
+ * udp_length_at: the layout's, a constant in a loop.
+ */
+static inline __attribute__((always_inline)) uint64_t packet_plain_word(const struct packet_plain *plain,
+                                                                        const uint8_t *ip, size_t udp_length_at)
 {
 	uint64_t word[2];
 
-	memcpy(&word[0], ip - 2, sizeof(word[0]));
+	memcpy(&word[0], ip - (udp_length_at == PACKET_UDP_LENGTH_AT_IPV4 ? 3 : 2), sizeof(word[0]));
 	memcpy(&word[1], ip + 2, sizeof(word[1]));
-	return ((word[0] & plain->mask[0]) | (word[1] & plain->mask[1])) == plain->want;
+	return (word[0] & plain->mask[0]) | (word[1] & plain->mask[1]);
+}
+
+static inline bool packet_word_is_plain(const struct packet_plain *plain, uint64_t word)
+{
+	return (word & ~plain->ip_length) == plain->want;
+}
+
+static inline bool packet_is_plain(const struct packet_plain *plain, const uint8_t *ip)
+{
+	return packet_word_is_plain(plain, packet_plain_word(plain, ip, plain->udp_length_at));
 }
 
 static inline uint16_t packet_u16_be(const uint8_t *bytes)
@@ -50,6 +65,14 @@ static inline uint16_t packet_u16_be(const uint8_t *bytes)
 
 	memcpy(&be, bytes, sizeof(be));
 	return be;
+}
+
+/** Where the IP packet of a plain frame ends, from the beginning of the frame. */
+static inline uint32_t packet_ip_end(const struct packet_plain *plain, const uint8_t *ip, size_t udp_length_at)
+{
+	return udp_length_at == PACKET_UDP_LENGTH_AT_IPV4
+	               ? plain->l3 + ntohs(packet_u16_be(ip + 2))
+	               : plain->l3 + PACKET_IPV6_BYTES + ntohs(packet_u16_be(ip + 4));
 }
 
 /** The UDP header's length field of a plain frame: the header's own 8 bytes included. */

@@ -112,21 +112,27 @@ static inline void meta_set_word(struct ibvcap_meta *meta, uint64_t word)
  * Make a packet with plain headers the kind that describe_packets() repeats. False: its row is not ordinary.
  *
  * The length comes from the UDP header: a short frame is padded to 60 bytes, and the length that the device reports
- * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so one
- * comparison with it finds errors, cut frames and wrong lengths.
+ * includes the padding (doc/verbs-rules.md, posting and polling). bytes is 0 in an event with an error, so the
+ * comparisons with it find errors, cut frames and wrong lengths.
  */
 static inline __attribute__((always_inline)) bool learn_kind(const struct rx_receive *receive,
-                                                             const struct backend_event *event, uint16_t udp_length_be,
+                                                             const struct backend_event *event, const uint8_t *ip,
+                                                             uint64_t headers, size_t udp_length_at,
                                                              struct rx_kind *kind)
 {
+	const struct packet_plain *plain = &receive->plain;
+	const uint16_t udp_length_be = packet_u16_be(ip + udp_length_at);
 	const uint32_t udp_length = ntohs(udp_length_be), slot_bytes = receive->ring->slot_bytes;
+	const uint32_t ip_end = packet_ip_end(plain, ip, udp_length_at);
 	uint32_t length = udp_length - receive->before_payload; /* huge if the packet is too short */
 
-	if (__builtin_expect(length > slot_bytes || udp_length + receive->plain.before_udp > event->bytes ||
+	if (__builtin_expect(!packet_word_is_plain(plain, headers) || length > slot_bytes ||
+	                             udp_length + plain->before_udp > ip_end || ip_end > event->bytes ||
 	                             (event->flags & BACKEND_EVENT_CHECKSUM_BAD),
 	                     0))
 		return false;
 	kind->event = event_word(event);
+	kind->headers = headers;
 	kind->udp_length_be = udp_length_be;
 	kind->length = length;
 	kind->meta = (length < slot_bytes ? receive->meta_short : receive->meta_full) + length * receive->meta_byte;
@@ -159,13 +165,14 @@ describe_packets(struct rx_receive *receive, const struct rx_span *span, const s
 
 	for (; meta != end; event++, meta++, ip += receive->header_stride) {
 		uint16_t udp_length_be = packet_u16_be(ip + udp_length_at);
-		bool is_plain = packet_is_plain(plain, ip);
+		uint64_t headers = packet_plain_word(plain, ip, udp_length_at);
 
-		if (__builtin_expect(
-			    !is_plain || event_word(event) != kind->event || udp_length_be != kind->udp_length_be, 0)) {
+		if (__builtin_expect(headers != kind->headers || event_word(event) != kind->event ||
+		                             udp_length_be != kind->udp_length_be,
+		                     0)) {
 			tally_kind(tally, kind, (uint64_t)(meta - kind_from), ring->slot_bytes);
 			kind_from = meta;
-			if (__builtin_expect(!is_plain || !learn_kind(receive, event, udp_length_be, kind), 0)) {
+			if (__builtin_expect(!learn_kind(receive, event, ip, headers, udp_length_at, kind), 0)) {
 				receive->newest_ns = newest_ns;
 				if (!describe_other(receive, span, (uint32_t)(meta - span->meta), event, clock, tally))
 					break;
@@ -281,6 +288,7 @@ static void count_batch(struct rx_receive *receive, const struct rx_tally *tally
 		counter_add(&counters[IBVCAP_RX_COUNTER_FRAGMENTS], tally->fragments);
 		counter_add(&counters[IBVCAP_RX_COUNTER_FRAGMENT_LOST_BYTES], tally->fragment_lost_bytes);
 		counter_add(&counters[IBVCAP_RX_COUNTER_BAD_CHECKSUM], tally->bad_checksum);
+		counter_add(&counters[IBVCAP_RX_COUNTER_MALFORMED], tally->malformed);
 	}
 }
 

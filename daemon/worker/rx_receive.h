@@ -20,6 +20,7 @@
 /* A plain packet of some length: what tells it, and what its row says. The meta follows from event and length. */
 struct rx_kind {
 	uint64_t event;         /* bytes, status and flags of its event; UINT64_MAX: none, of no packet */
+	uint64_t headers;       /* packet_plain_word() */
 	uint64_t meta;          /* all members of its meta behind the timestamp */
 	uint16_t udp_length_be; /* in its UDP header */
 	uint32_t length;        /* of its payload */
@@ -60,6 +61,7 @@ struct rx_tally {
 	uint32_t fragments;
 	uint32_t fragment_lost_bytes;
 	uint32_t bad_checksum;
+	uint32_t malformed;
 };
 
 /** Write the meta of row i, whose timestamp is written. */

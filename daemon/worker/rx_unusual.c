@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rows that are not ordinary: errors, truncated packets, irregular headers, bad checksums. */
+/* Rows that are not ordinary: errors, truncated and malformed packets, irregular headers, bad checksums. */
 #include "daemon/worker/rx_receive.h"
 
 #include "lib/base/min.h"
@@ -35,21 +35,35 @@ static uint32_t gather_headers(const struct rx_ring *ring, uint32_t frame_bytes,
 	return in_headers + in_payload;
 }
 
+/* No socket gets anything of it. The row has the frame, as far as it came and has room. */
+static void describe_malformed(const struct rx_ring *ring, uint32_t frame_bytes, uint32_t present,
+                               struct ibvcap_meta *meta)
+{
+	meta->flags |= IBVCAP_PACKET_FLAG_MALFORMED | IBVCAP_PACKET_FLAG_UNUSABLE;
+	meta->length = (uint16_t)u32_min(present, UINT16_MAX);
+	meta->wire_length = (uint16_t)u32_min(frame_bytes - u32_min(frame_bytes, ring->header_bytes), UINT16_MAX);
+}
+
 /*
- * The headers do not end where they end in a plain frame: there is a VLAN tag, IP options or a fragment. If they are
+ * The headers may not end where they end in a plain frame: there is a VLAN tag, IP options or a fragment. If they are
  * longer, the payload follows them in the payload row. If they are shorter, or the packet ends in the application's
  * header, the row is unusable.
  */
-static void describe_irregular(const struct rx_receive *receive, uint32_t frame_bytes, uint32_t present,
-                               const uint8_t *headers, const uint8_t *payload, struct ibvcap_meta *meta)
+static void describe_datagram(const struct rx_receive *receive, uint32_t frame_bytes, uint32_t present,
+                              const uint8_t *headers, const uint8_t *payload, struct ibvcap_meta *meta)
 {
 	const struct rx_ring *ring = receive->ring;
 	uint32_t plain_bytes = receive->plain.header_bytes, application_bytes = ring->application_header_bytes;
 	uint8_t gathered[HEADERS_MAX];
 	struct frame frame;
 
-	meta->flags |= IBVCAP_PACKET_FLAG_IRREGULAR;
 	frame_walk(gathered, gather_headers(ring, frame_bytes, headers, payload, gathered), frame_bytes, &frame);
+	if (frame_is_malformed(&frame, frame_bytes)) {
+		describe_malformed(ring, frame_bytes, present, meta);
+		return;
+	}
+	if (!packet_is_plain(&receive->plain, headers + receive->plain.l3))
+		meta->flags |= IBVCAP_PACKET_FLAG_IRREGULAR;
 	if (frame.end != FRAME_UDP && frame.end != FRAME_LATER_FRAGMENT) {
 		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
 		return;
@@ -58,7 +72,7 @@ static void describe_irregular(const struct rx_receive *receive, uint32_t frame_
 		meta->flags |= IBVCAP_PACKET_FLAG_FRAGMENT;
 	if (frame.payload_at < plain_bytes || frame.payload_bytes < application_bytes ||
 	    frame_bytes < frame.payload_at + application_bytes) {
-		meta->flags |= IBVCAP_PACKET_FLAG_UNUSABLE;
+		meta->flags |= IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_UNUSABLE;
 	} else {
 		meta->header_length = (uint8_t)frame.payload_at;
 		describe_payload(frame.payload_bytes - application_bytes, frame.payload_at - plain_bytes, present,
@@ -75,21 +89,6 @@ static void describe_frame(const struct rx_ring *ring, uint32_t frame_bytes, uin
 		describe_payload(frame_bytes - ring->header_bytes, 0, present, ring->slot_bytes, meta);
 }
 
-static void describe_datagram(const struct rx_receive *receive, uint32_t frame_bytes, uint32_t present,
-                              const uint8_t *headers, const uint8_t *payload, struct ibvcap_meta *meta)
-{
-	const struct rx_ring *ring = receive->ring;
-	const uint8_t *ip = headers + receive->plain.l3;
-	uint32_t udp_length = packet_udp_length(&receive->plain, ip);
-	uint32_t before_payload = PACKET_UDP_BYTES + ring->application_header_bytes;
-
-	/* The UDP header may name more bytes than the frame has: only those of the frame are in the header row. */
-	if (packet_is_plain(&receive->plain, ip) && udp_length >= before_payload && frame_bytes >= ring->header_bytes)
-		describe_payload(udp_length - before_payload, 0, present, ring->slot_bytes, meta);
-	else
-		describe_irregular(receive, frame_bytes, present, headers, payload, meta);
-}
-
 static void tally_unusual(const struct ibvcap_meta *meta, struct rx_tally *tally)
 {
 	tally->unusual++;
@@ -103,6 +102,7 @@ static void tally_unusual(const struct ibvcap_meta *meta, struct rx_tally *tally
 		tally->fragment_lost_bytes += (uint32_t)(meta->wire_length - meta->length);
 	}
 	tally->bad_checksum += !!(meta->flags & IBVCAP_PACKET_FLAG_BAD_CHECKSUM);
+	tally->malformed += !!(meta->flags & IBVCAP_PACKET_FLAG_MALFORMED);
 }
 
 /*
@@ -133,13 +133,14 @@ __attribute__((noinline, cold)) void rx_describe_unusual(const struct rx_receive
 	const struct rx_ring *ring = receive->ring;
 	const uint8_t *headers = span->headers + (size_t)i * ring->header_stride;
 	const uint8_t *payload = span->payload + (size_t)i * ring->row_stride;
-	bool is_error = event->status != BACKEND_OK || event->bytes < receive->plain.header_bytes;
+	bool is_error = event->status != BACKEND_OK;
 	uint32_t frame_bytes = is_error ? 0 : event->bytes;
 	uint32_t present = u32_min(frame_bytes - u32_min(frame_bytes, ring->header_bytes), ring->slot_bytes);
 	struct ibvcap_meta *meta = &span->meta[i];
+	uint32_t header_bytes =
+		is_error ? receive->plain.header_bytes : u32_min(receive->plain.header_bytes, frame_bytes);
 
-	*meta = (struct ibvcap_meta){.timestamp_ns = meta->timestamp_ns,
-	                             .header_length = (uint8_t)receive->plain.header_bytes};
+	*meta = (struct ibvcap_meta){.timestamp_ns = meta->timestamp_ns, .header_length = (uint8_t)header_bytes};
 	if (event->flags & BACKEND_EVENT_CHECKSUM_BAD)
 		meta->flags |= IBVCAP_PACKET_FLAG_BAD_CHECKSUM;
 	if (is_error)

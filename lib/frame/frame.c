@@ -37,6 +37,8 @@ static void walk_udp(const struct walk *walk, struct frame *frame)
 	if (!walk_reaches(walk, frame->l4_at + FRAME_UDP_BYTES, frame))
 		return;
 	frame->udp_length = frame_be16(walk->bytes + frame->l4_at + 4);
+	if (frame->udp_length == 0 && frame->ip_version == 6) /* of a jumbogram (RFC 2675); Linux takes others, too */
+		frame->udp_length = (uint16_t)ip_bytes;
 	if (frame->udp_length < FRAME_UDP_BYTES) {
 		frame->end = FRAME_MALFORMED;
 		return;
@@ -64,6 +66,15 @@ static void walk_transport(const struct walk *walk, uint32_t at, struct frame *f
 	} else {
 		walk_udp(walk, frame);
 	}
+}
+
+bool frame_is_malformed(const struct frame *frame, uint32_t wire_bytes)
+{
+	if (frame->end == FRAME_SHORT || frame->end == FRAME_MALFORMED)
+		return true;
+	if (frame->ip_version && frame->protocol == IPPROTO_UDP && frame->ip_end > wire_bytes)
+		return true;
+	return frame->end == FRAME_UDP && !frame->more_fragments && frame->l4_at + frame->udp_length > frame->ip_end;
 }
 
 static void walk_ipv4(const struct walk *walk, struct frame *frame)

@@ -48,7 +48,8 @@ struct frame {
 	uint32_t fragment_named_at;
 	/* For FRAME_UDP and FRAME_LATER_FRAGMENT. By the headers: the frame may have less. */
 	uint32_t payload_at;
-	uint32_t payload_bytes;  /* by the shorter of the IP and UDP lengths; in fragments by the IP length */
+	/* By the shorter of the IP and UDP lengths; in fragments, and if the UDP length of IPv6 is 0, by that of IP. */
+	uint32_t payload_bytes;
 	uint32_t datagram_bytes; /* payload of all fragments, if this is the first one; else payload_bytes */
 };
 
@@ -56,6 +57,12 @@ static inline bool frame_is_fragment(const struct frame *frame)
 {
 	return frame->more_fragments || frame->fragment_offset;
 }
+
+/**
+ * Do the lengths in its headers contradict each other, or does the frame end before they say? A socket gets nothing of
+ * such a packet. wire_bytes as for the walk. A first fragment's UDP length counts other fragments, too.
+ */
+bool frame_is_malformed(const struct frame *frame, uint32_t wire_bytes);
 
 static inline uint16_t frame_be16(const uint8_t *at)
 {

@@ -352,18 +352,13 @@ static enum datagram_verdict judge_frame(const struct frame *frame, uint32_t cap
 
 	if (is_udp && frame_is_fragment(frame))
 		return DATAGRAM_FRAGMENT;
-	if (is_udp && frame->ip_end > wire_bytes)
+	if (frame_is_malformed(frame, wire_bytes))
 		return DATAGRAM_MALFORMED;
 	switch (frame->end) {
 	case FRAME_UDP:
-		if (frame->l4_at + frame->udp_length > frame->ip_end)
-			return DATAGRAM_MALFORMED;
 		return frame->payload_at + frame->payload_bytes > captured ? DATAGRAM_CUT : DATAGRAM_WHOLE;
 	case FRAME_CUT:
 		return DATAGRAM_CUT;
-	case FRAME_SHORT:
-	case FRAME_MALFORMED:
-		return DATAGRAM_MALFORMED;
 	default:
 		return DATAGRAM_NOT_UDP;
 	}

@@ -36,7 +36,7 @@ static inline uint32_t row_frame_longer(const struct ibvcap_meta *meta, uint32_t
 /*
  * A row with IBVCAP_PACKET_FLAG_UNUSABLE has no known payload. The frame is its network headers, and what follows them
  * in the header row if, by the length in its IP header, the packet ends there. Otherwise more came from the wire than
- * the file gets.
+ * the file gets. The length of a malformed packet says nothing: it ends in the header row.
  */
 static inline void row_frame_of_unusable(const struct ibvcap_rx_batch *batch, uint32_t i, struct row_frame *frame)
 {
@@ -50,7 +50,10 @@ static inline void row_frame_of_unusable(const struct ibvcap_rx_batch *batch, ui
 	frame->bytes[0] = network_bytes;
 	frame->at[1] = batch->payload + (size_t)i * batch->stride;
 	frame->bytes[1] = 0;
-	frame->wire_bytes = headers.ip_end >= network_bytes ? headers.ip_end : batch->header_bytes;
+	if (batch->meta[i].flags & IBVCAP_PACKET_FLAG_MALFORMED)
+		frame->wire_bytes = network_bytes;
+	else
+		frame->wire_bytes = headers.ip_end >= network_bytes ? headers.ip_end : batch->header_bytes;
 }
 
 /** The frame that came from the wire. */
@@ -61,7 +64,7 @@ static inline void row_frame_of(const struct ibvcap_rx_batch *batch, uint32_t i,
 	uint32_t longer = row_frame_longer(meta, ordinary_bytes);
 	uint32_t length = meta->length, wire = meta->wire_length;
 
-	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE) {
+	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE && !length) {
 		row_frame_of_unusable(batch, i, frame);
 		return;
 	}

@@ -101,6 +101,15 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
                       .remedy = "find out whether packets come by two ways (a mirror port, a bond, a ring of "
                                 "switches), and whether the sender gives all datagrams one IP identification; the "
                                 "packets' own numbers (sequence) show what is lost"),
+	STREAM(MALFORMED) = TOTAL(
+		"malformed", "packets",
+		"Published packets whose headers have lengths that contradict each other, or are longer than the "
+		"frame: a UDP length above what the IP length leaves, or below 8, an IP length above that of the "
+		"frame. A socket gets nothing of such a packet",
+		.cause = "of published: the lengths of IP and UDP in their headers contradict each other, or are "
+			 "longer than the frame; a socket gets nothing of them, and their rows have no payload",
+		.remedy = "look at them (ibvcap record, Wireshark): either their sender makes them, or a device on the "
+			  "way cuts packets"),
 	[STREAM_COUNTER_IN_FLIGHT] =
 		LEVEL("in_flight", "packets",
                       "Packets that the card has counted and that are not yet counted as published, no_buffer, "

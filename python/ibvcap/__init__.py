@@ -25,17 +25,18 @@ import subprocess
 
 from ._errors import (Busy, Disconnected, Ended, Error, NoAccess, NoDaemon, NoFile, NotFound, TooManyBatches)
 from ._ibvcap import (ALL_QUEUES, DEMOTED, DROP_LATE, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST,
-                      PACKETS_BACK, PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR, PACKET_SHORT,
-                      PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch, PlacedArray, Sender, Slots, View, _Placer,
-                      _Receiver, _Recording, _Tracker, _sequence, _status, library_version)
+                      PACKETS_BACK, PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR,
+                      PACKET_MALFORMED, PACKET_SHORT, PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch,
+                      PlacedArray, Sender, Slots, View, _Placer, _Receiver, _Recording, _Tracker, _sequence, _status,
+                      library_version)
 
 __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "DROP_LATE", "Disconnected", "Ended", "Error", "GAP_UNKNOWN",
            "LOSSLESS", "LOSSY", "META", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NoFile", "NotFound", "OLDEST",
            "PACKETS_BACK", "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR",
-           "PACKET_SHORT", "PACKET_TRUNCATED", "PACKET_UNUSABLE", "PLACED", "PLACED_KINDS", "PlacedArray", "Placer",
-           "Receiver", "Recording", "SLOTS", "Sender", "Slots", "TAKEN_OVER", "TRACKED", "TRACKED_KINDS",
-           "TooManyBatches", "Tracker", "View", "info", "library_version", "open", "open_recording", "open_sender",
-           "read", "sequence", "status", "why"]
+           "PACKET_MALFORMED", "PACKET_SHORT", "PACKET_TRUNCATED", "PACKET_UNUSABLE", "PLACED", "PLACED_KINDS",
+           "PlacedArray", "Placer", "Receiver", "Recording", "SLOTS", "Sender", "Slots", "TAKEN_OVER", "TRACKED",
+           "TRACKED_KINDS", "TooManyBatches", "Tracker", "View", "info", "library_version", "open", "open_recording",
+           "open_sender", "read", "sequence", "status", "why"]
 
 
 def _wake(future):

@@ -22,6 +22,7 @@ PACKET_IRREGULAR: int
 PACKET_UNUSABLE: int
 PACKET_FRAGMENT: int
 PACKET_BAD_CHECKSUM: int
+PACKET_MALFORMED: int
 META: list[tuple[str, str]]
 TRACKED: list[tuple[str, str]]
 PLACED: list[tuple[str, str]]

@@ -12,8 +12,9 @@ static struct ibvcap_counter stream_counters[] = {
 	{"in_flight", 0},    {"truncated", 0},   {"irregular", 0},           {"bad_checksum", 0},
 	{"queue_resets", 0}, {"fragments", 0},   {"fragment_lost_bytes", 0}, {"no_buffer_lossless", 0},
 	{"ring_full", 0},    {"no_frame", 0},    {"no_socket", 0},           {"unbound", 0},
+	{"malformed", 0},
 };
-#define N_STREAM 16
+#define N_STREAM 17
 static struct ibvcap_counter port_counters[] = {{"out_of_buffer", 0}, {"port_discards", 0}};
 static struct ibvcap_counter consumer_counters[] = {
 	{"published", 100}, {"delivered", 100}, {"skipped", 0}, {"lag", 0}, {"gone", 0}};

@@ -3,6 +3,7 @@
 #include "daemon/memory/geometry.h"
 #include "daemon/worker/rx_worker.h"
 #include "lib/ibvcap/ring.h"
+#include "lib/recording/row_frame.h"
 #include "tests/support/flows.h"
 #include "tests/support/frames.h"
 #include "tests/support/scripted_backend.h"
@@ -277,6 +278,60 @@ Test(rx_rows, zeros_end_with_a_row_that_is_shorter_than_the_longer_headers)
 	expect_all(batch.payload + i * 64 + 4, OLD, 60);
 }
 
+/* A frame with these lengths in its headers. Its row is recorded as it came. */
+static void expect_malformed(uint8_t *frame, uint32_t bytes, uint32_t ip_length, uint32_t udp_length)
+{
+	uint32_t i, behind = bytes > NETWORK ? bytes - NETWORK : 0;
+	struct row_frame recorded;
+
+	frame[16] = (uint8_t)(ip_length >> 8);
+	frame[17] = (uint8_t)ip_length;
+	frame[38] = (uint8_t)(udp_length >> 8);
+	frame[39] = (uint8_t)udp_length;
+	i = arrive(frame, bytes);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_MALFORMED | IBVCAP_PACKET_FLAG_UNUSABLE),
+	          "%u bytes, IP length %u, UDP length %u", bytes, ip_length, udp_length);
+	cr_expect(eq(u32, batch.meta[i].length, behind < 100 ? behind : 100));
+	cr_expect(eq(u32, batch.meta[i].wire_length, behind));
+	row_frame_of(&batch, i, &recorded);
+	cr_expect(eq(u32, recorded.wire_bytes, bytes));
+	cr_expect(eq(u32, recorded.bytes[0], bytes - behind));
+	cr_expect(eq(u32, recorded.bytes[1], behind < 100 ? behind : 100));
+	expect_bytes(recorded.at[0], frame, recorded.bytes[0]);
+	expect_bytes(recorded.at[1], frame + NETWORK, recorded.bytes[1]);
+}
+
+/* 60 bytes of payload, 8 bytes that no length counts. */
+Test(rx_rows, a_packet_whose_lengths_are_wrong_is_malformed_also_among_good_ones)
+{
+	static const struct {
+		uint32_t bytes, ip_length, udp_length;
+	} wrong[] = {{110, 87, 68},  {110, 88, 69}, {110, 97, 68}, {110, 88, 7},   {110, 88, 0},     {110, 27, 68},
+	             {110, 19, 68},  {110, 0, 68},  {109, 97, 68}, {110, 88, 500}, {110, 1500, 500}, {300, 700, 400},
+	             {300, 88, 100}, {42, 88, 68},  {41, 88, 68},  {38, 28, 8}};
+	const struct frame_options options = {.payload_bytes = 68, .udp_length = 68};
+	const uint32_t n_wrong = sizeof(wrong) / sizeof(wrong[0]);
+	uint8_t frame[FRAME_BYTES_MAX] = {0};
+	uint32_t i;
+
+	begin();
+	for (uint32_t k = 0; k < n_wrong; k++) {
+		for (uint8_t ip_length = 88; ip_length <= 96; ip_length += 4) {
+			frame_build(&options, SEED, frame);
+			frame[17] = ip_length;
+			i = arrive(frame, 110);
+			cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_SHORT));
+			cr_expect(eq(u32, batch.meta[i].length, 60));
+		}
+		expect_malformed(frame, wrong[k].bytes, wrong[k].ip_length, wrong[k].udp_length);
+	}
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_MALFORMED]), n_wrong));
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]), 4 * n_wrong));
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_TRUNCATED]), 0));
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_IRREGULAR]), 0));
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_ERRORED]), 0));
+}
+
 Test(rx_rows, a_header_row_that_a_packet_does_not_fill_is_none_whatever_length_the_packet_names)
 {
 	static const struct frame_options options[] = {{.payload_bytes = 100},
@@ -289,7 +344,7 @@ Test(rx_rows, a_header_row_that_a_packet_does_not_fill_is_none_whatever_length_t
 	for (uint32_t k = 0; k < 2; k++) {
 		frame_build(&options[k], SEED, frame);
 		i = arrive(frame, NETWORK + 30);
-		cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_UNUSABLE));
+		cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_MALFORMED | IBVCAP_PACKET_FLAG_UNUSABLE));
 		cr_expect(eq(u32, batch.meta[i].length, 0));
 		expect_bytes(ibvcap_rx_headers(&batch, i), frame, NETWORK + 30);
 		expect_all(ibvcap_rx_headers(&batch, i) + NETWORK + 30, 0, 6);

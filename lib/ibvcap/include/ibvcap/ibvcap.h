@@ -87,6 +87,7 @@ const char *ibvcap_error_text(void);
  *   IBVCAP_PACKET_FLAG_ERROR                 the card could not write the packet   errored of the stream
  *   IBVCAP_PACKET_FLAG_TRUNCATED             payload of wire_length > its row      truncated of the stream
  *   IBVCAP_PACKET_FLAG_FRAGMENT              the sender's datagram was fragmented  fragments, fragment_lost_bytes
+ *   IBVCAP_PACKET_FLAG_MALFORMED             the lengths in its headers are wrong  malformed of the stream
  *   nothing                                  the network or the port dropped it    port_discards of the interface
  *
  * Each consumer gets every packet of its queue. A stream may have several queues (n_queues of ibvcap_rx_info()), each

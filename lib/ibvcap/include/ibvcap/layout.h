@@ -94,6 +94,11 @@ enum ibvcap_packet_flag {
 		1 << 6, /* the headers could not be parsed, or the packet ends in them: the row is not its payload */
 	/* With IBVCAP_CLOCK_SOURCE_DEVICE: the device did not stamp this packet, and the timestamp is the kernel's. */
 	IBVCAP_PACKET_FLAG_KERNEL_TIME = 1 << 7,
+	/*
+	 * With UNUSABLE: the lengths in the headers contradict each other, or the frame is shorter than they say. A
+	 * socket gets nothing of such a packet. The row has the frame's next length of wire_length bytes.
+	 */
+	IBVCAP_PACKET_FLAG_MALFORMED = 1 << 8,
 
 	/* Only in the copies that ibvcap_rx_recv() makes: what happened just before this packet. */
 	IBVCAP_PACKET_FLAG_GAP = 1 << 13,         /* packets were skipped; ibvcap_rx_counts() has their number */
@@ -238,6 +243,7 @@ enum ibvcap_rx_counter {
 	IBVCAP_RX_COUNTER_INCOMPLETE_DATAGRAMS, /* given up, since a fragment did not come; the others are no_buffer */
 	IBVCAP_RX_COUNTER_INCOMPLETE_BYTES,     /* of their UDP datagrams that had come */
 	IBVCAP_RX_COUNTER_AMBIGUOUS,            /* fragments: repeats, or of datagrams that are lost */
+	IBVCAP_RX_COUNTER_MALFORMED,            /* of published: the lengths in the headers are wrong */
 	IBVCAP_RX_COUNTER_N
 };
 static_assert(IBVCAP_RX_COUNTER_N <= IBVCAP_RX_COUNTERS_MAX, "shared layout");
