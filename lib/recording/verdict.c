@@ -61,6 +61,16 @@ void verdict_find_pieces(struct verdict *verdict, uint64_t n)
 		             n);
 }
 
+void verdict_find_malformed(struct verdict *verdict, uint64_t n)
+{
+	if (n)
+		verdict_find(verdict, FINDING_NOTE,
+		             "%" PRIu64
+		             " are malformed: the lengths in their headers contradict each other, or are longer "
+		             "than the frame, and a socket gets nothing of them",
+		             n);
+}
+
 void verdict_find_interface(struct verdict *verdict, uint64_t lost, bool counts_all)
 {
 	if (lost)

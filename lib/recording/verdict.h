@@ -54,6 +54,9 @@ void verdict_find_interface(struct verdict *verdict, uint64_t lost, bool counts_
 /** Take a loss of rows that have only a piece of their datagram. n may be 0: then none is taken. */
 void verdict_find_pieces(struct verdict *verdict, uint64_t n);
 
+/** Note rows of malformed packets, which no socket gets. n may be 0. */
+void verdict_find_malformed(struct verdict *verdict, uint64_t n);
+
 /** Take what accounts say, of one file or of all files of a recording. filter: that the recorder had; NULL: none. */
 void verdict_find_accounts(struct verdict *verdict, const struct recording_account *accounts, unsigned n,
                            const char *filter);

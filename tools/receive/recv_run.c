@@ -224,6 +224,7 @@ static struct verdict judge_received(const struct recv_summary *summary)
 		             "%" PRIu64 " packets were longer than their rows, which have only their beginning: raise "
 		             "payload_size of the stream",
 		             summary->totals->flagged[RECV_FLAG_TRUNCATED]);
+	verdict_find_malformed(&verdict, summary->totals->flagged[RECV_FLAG_MALFORMED]);
 	verdict_find_pieces(&verdict, summary->totals->flagged[RECV_FLAG_FRAGMENT]);
 	if (account->missing)
 		verdict_take(&verdict, FINDING_LOSS);

@@ -23,12 +23,14 @@
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
 /* A fragment's row is not counted as truncated, too: a longer row would not have the datagram's other parts. */
-static void count_parts(struct source *source, const struct ibvcap_meta *meta)
+static void count_marks(struct source *source, const struct ibvcap_meta *meta)
 {
 	if (meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT)
 		source->n_pieces++;
 	else if (meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED)
 		source->n_truncated++;
+	else if (meta->flags & IBVCAP_PACKET_FLAG_MALFORMED)
+		source->n_malformed++;
 }
 
 static uint64_t row_ns(const struct source *source)
@@ -85,7 +87,7 @@ static bool record_row(struct recorder *recorder, unsigned number, uint32_t i)
 	if (n_left == 1)
 		note_end(recorder, recorder->newest_ns);
 	source->n_written++;
-	count_parts(source, meta);
+	count_marks(source, meta);
 	recorder->n_packets++;
 	recorder->n_bytes += frame.wire_bytes;
 	return true;
@@ -114,7 +116,7 @@ static void record_batch(struct recorder *recorder, unsigned number)
 		if (rows.meta[i].flags & IBVCAP_PACKET_FLAG_ERROR)
 			n_errored++;
 		else
-			count_parts(source, &rows.meta[i]);
+			count_marks(source, &rows.meta[i]);
 	n_good = rows.n - n_errored;
 	/* A file that ends ahead of these rows ends ahead of those of the batch that are left out, too. */
 	if (rows.n)

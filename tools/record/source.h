@@ -46,6 +46,7 @@ struct source {
 	uint64_t n_pieces;            /* of n_written: IP fragments */
 	uint64_t n_filtered;          /* that the filter left out */
 	uint64_t n_truncated;         /* of n_written: longer than their row */
+	uint64_t n_malformed;         /* of n_written */
 	/* The rows that were acquired and not written yet. */
 	struct ibvcap_rx_batch batch;
 	uint32_t next; /* row of the batch */
