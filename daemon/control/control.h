@@ -3,7 +3,7 @@
  * Control serves clients at the control socket: it attaches consumers to streams, opens channels for senders, answers
  * status requests and passes reconfigurations on. It runs on the control thread's event loop and never blocks it.
  * Control knows rings and mailboxes but no backends: it asks the daemon about a device through the readings and
- * function pointers below. Declares rx_endpoint.c, rx_skips.c, server.c, tx_endpoint.c.
+ * function pointers below. Declares rx_endpoint.c, rx_readings.c, rx_skips.c, server.c, tx_endpoint.c.
  */
 #ifndef DAEMON_CONTROL_CONTROL_H
 #define DAEMON_CONTROL_CONTROL_H
@@ -177,6 +177,9 @@ void control_remove_channel(struct control_channel *channel);
 /** A status shows the interface. */
 void control_add_interface(struct control *control, struct control_interface *interface);
 void control_remove_interface(struct control *control, struct control_interface *interface);
+
+/** A reading of what an interface lost before the flow rules was taken: show it in the rings of its streams. */
+void control_note_interface(const struct control *control, const struct reading *lost);
 
 /** A reconfiguration has ended. error 0: text says what changed; -errno: text says why nothing did. */
 void control_reconfigured(struct control *control, int error, const char *text);

@@ -34,6 +34,15 @@ void rx_readings_note_interface(const struct control_stream *stream)
 	                         *stream->interface_counts_all);
 }
 
+void control_note_interface(const struct control *control, const struct reading *lost)
+{
+	const struct rx_stream *stream;
+
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		if (stream->known->interface_lost == lost)
+			rx_readings_note_interface(stream->known);
+}
+
 /*
  * All queues of the stream share the reading. If a mailbox is full, the next reading is mailed, which is newer. No mail
  * if the ledger has all that is to be known of the reading: the workers of a stream at rest may sleep.
@@ -48,7 +57,6 @@ void rx_readings_take(void *context)
 
 	if (matched->result < 0)
 		return;
-	rx_readings_note_interface(stream->known);
 	is_known = rx_losses_read(stream->known->losses, &reading);
 	for (uint32_t i = 0; i < stream->n_queues; i++) {
 		stream->queues[i]->is_matched_mailed = is_known;
@@ -84,7 +92,6 @@ static int on_look(sd_event_source *source, uint64_t, void *context)
 	TAILQ_FOREACH (stream, &control->rx_streams, link) {
 		if (!rx_stream_runs(stream) || !rx_losses_is_waiting(stream->known->losses))
 			continue;
-		rx_readings_note_interface(stream->known);
 		rx_losses_update(stream->known->losses);
 		is_waiting |= rx_losses_is_waiting(stream->known->losses);
 	}

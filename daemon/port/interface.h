@@ -50,7 +50,6 @@ struct interface_kernel {
 /* The device's notices. The thread has result, n and at while the job is on its way. */
 struct interface_notices {
 	struct interface *interface;
-	struct daemon *daemon;
 	sd_event_source *source;
 	struct background_job job;
 	int result;
@@ -89,10 +88,9 @@ struct interface {
 	bool is_missing;       /* there is no interface of this name now */
 	const char *failure;   /* the device's word for its failure, static; NULL: it works */
 	uint64_t failed_ns;    /* when that was, CLOCK_MONOTONIC */
-	void (*link_changed)(void *context); /* called from the event loop */
-	void *link_changed_context;
-	bool has_clock;  /* line is valid */
-	bool lost_clock; /* the device's clock has gone, and the line serves for none of its readings */
+	struct daemon *daemon; /* NULL: it does not serve yet */
+	bool has_clock;        /* line is valid */
+	bool lost_clock;       /* the device's clock has gone, and the line serves for none of its readings */
 	struct clock_fit fit;
 	struct clock_line line;
 	uint32_t n_clock_misses;       /* the last readings of the clock gave no pair */

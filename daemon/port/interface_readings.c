@@ -6,6 +6,7 @@
 #include "daemon/port/interface.h"
 
 #include "daemon/base/log.h"
+#include "daemon/state/state.h"
 #include "lib/base/time.h"
 
 #include <errno.h>
@@ -33,7 +34,7 @@ static void interface_renew_link(struct interface *interface)
 		log_message(LOG_WARNING,
 		            &(struct log_about){.event = LOG_EVENT_LINK_DOWN, .interface = interface->name},
 		            "interface %s: link went down, its streams and channels wait for it", interface->name);
-	interface->link_changed(interface->link_changed_context);
+	service_refresh_all(interface->daemon);
 }
 
 void interface_watch_link(struct interface *interface)
@@ -160,6 +161,8 @@ static void interface_take_kernel(void *context)
 	struct interface *interface = kernel->interface;
 
 	interface_take_counters(interface);
+	if (interface->in_control && interface->daemon->control)
+		control_note_interface(interface->daemon->control, &kernel->lost);
 	if (kernel->lost.tried_ns < interface->deleted_ns) /* another reading follows */
 		return;
 	if (kernel->net_result == 0 || kernel->net_result == -ENODEV) /* another failure says nothing of it */

@@ -160,11 +160,6 @@ int interface_set_open(struct interface *interface, struct failure *failure)
 	return interface->backend ? interface_check_answers(interface, failure) : interface_open(interface, failure);
 }
 
-static void interface_set_on_link(void *context)
-{
-	service_refresh_all(context);
-}
-
 /* ---- notices ------------------------------------------------------------------------------------- */
 
 /* Reading a notice may take a command to the device, so the device's thread reads them. */
@@ -186,7 +181,7 @@ static void interface_take_notices(void *context)
 	struct interface *interface = notices->interface;
 
 	for (uint32_t i = 0; i < notices->n && notices->source; i++)
-		notices->daemon->take_notice(interface, &notices->at[i]);
+		interface->daemon->take_notice(interface, &notices->at[i]);
 	if (!notices->source)
 		return;
 	if (notices->result < 0) /* or it would be ready for ever */
@@ -212,7 +207,6 @@ static int interface_set_watch(struct daemon *daemon, struct interface *interfac
 	if (notices->source || !interface->ops->notice_fd)
 		return 0;
 	notices->interface = interface;
-	notices->daemon = daemon;
 	notices->job = (struct background_job){
 		.work = interface_read_notices, .done = interface_take_notices, .context = notices};
 	r = sd_event_add_io(daemon->event, &notices->source, interface->ops->notice_fd(interface->backend), EPOLLIN,
@@ -228,8 +222,7 @@ int interface_set_serve(struct daemon *daemon, struct interface *interface)
 
 	if (interface->in_control)
 		return 0;
-	interface->link_changed = interface_set_on_link;
-	interface->link_changed_context = daemon;
+	interface->daemon = daemon;
 	r = interface_start_readings(interface, daemon->event, daemon->kernel);
 	if (r == 0)
 		r = interface_set_watch(daemon, interface);
