@@ -30,7 +30,7 @@ struct reading {
 	/* The last reading. */
 	int result;
 	uint64_t tried_ns; /* CLOCK_MONOTONIC; 0: there was none */
-	uint64_t cost_ns;  /* CPU time that it took */
+	uint64_t cost_ns;  /* CPU time of the thread for it, and since its reading before */
 
 	uint64_t waiting_since_ns; /* a reading is on its way since then, CLOCK_MONOTONIC; 0: none is */
 	bool is_due;               /* another one follows it */
@@ -53,8 +53,8 @@ void reading_init(struct reading *reading, int (*read)(void *context, uint64_t *
 void reading_ask(struct reading *reading);
 
 /**
- * For a caller that asks often: reading_ask(), but a thousand times the CPU time of the last reading after that one, or
- * READING_REST_NS_MAX if that is less.
+ * For a caller that asks often: reading_ask(), but a thousand times the CPU time of the last reading (cost_ns) after
+ * that one, or READING_REST_NS_MAX if that is less.
  */
 #define READING_REST_NS_MAX UINT64_C(500000000)
 void reading_ask_often(struct reading *reading);

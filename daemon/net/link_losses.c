@@ -41,6 +41,7 @@ struct link_losses {
 	char interface[IFNAMSIZ];
 	struct mnl_socket *socket;
 	struct link_refused_source refused;
+	FILE *softnet; /* softnet_stat, open: to open it takes longer than to read it */
 	struct link_device devices[DEVICES_MAX];
 	unsigned n_devices;
 	bool has_others;   /* interfaces that are not read */
@@ -73,6 +74,18 @@ uint64_t link_backlog_take(struct link_backlog *backlog, uint64_t dropped)
 	return taken + backlog_take_from(&backlog->fresh, dropped - taken);
 }
 
+/* The second column of each CPU's line. The file is the same in all network namespaces. NULL: 0. */
+static uint64_t read_softnet_dropped(FILE *softnet)
+{
+	uint64_t sum = 0, dropped;
+
+	if (softnet)
+		rewind(softnet);
+	while (softnet && fscanf(softnet, "%*x %" SCNx64 "%*[^\n]", &dropped) == 1)
+		sum += dropped;
+	return sum;
+}
+
 /* ---- packets that queues refused --------------------------------------------------------------------- */
 
 void link_refused_begin(struct link_refused *refused, uint64_t counted, uint64_t n)
@@ -92,19 +105,6 @@ uint64_t link_refused_subtract(struct link_refused *refused, uint64_t counted, u
 	refused->counted = counted;
 	refused->is_exact = before == after;
 	return (int64_t)(least - last) > 0 ? least : last;
-}
-
-/* The second column of each CPU's line. The file is the same in all network namespaces. */
-static uint64_t read_softnet_dropped(void)
-{
-	FILE *file = fopen("/proc/net/softnet_stat", "re");
-	uint64_t sum = 0, dropped;
-
-	while (file && fscanf(file, "%*x %" SCNx64 "%*[^\n]", &dropped) == 1)
-		sum += dropped;
-	if (file)
-		fclose(file);
-	return sum;
 }
 
 /* ---- one interface --------------------------------------------------------------------------------- */
@@ -271,7 +271,8 @@ struct link_losses *link_losses_new(const char *interface, const struct link_ref
 		return NULL;
 	snprintf(losses->interface, sizeof(losses->interface), "%s", interface);
 	losses->refused = *refused;
-	losses->backlog.seen = read_softnet_dropped();
+	losses->softnet = fopen("/proc/net/softnet_stat", "re");
+	losses->backlog.seen = read_softnet_dropped(losses->softnet);
 	link_losses_read(losses);
 	return losses;
 }
@@ -284,6 +285,8 @@ void link_losses_free(struct link_losses *losses)
 		takers_close(&losses->devices[i].takers);
 	if (losses->socket)
 		mnl_socket_close(losses->socket);
+	if (losses->softnet)
+		fclose(losses->softnet);
 	free(losses);
 }
 
@@ -300,7 +303,7 @@ int link_losses_read(struct link_losses *losses)
 		takers_learn(&losses->devices[i].takers, losses->devices[i].index);
 		results[i] = losses_read_device(losses, &losses->devices[i], &now[i]);
 	}
-	link_backlog_read(&losses->backlog, read_softnet_dropped());
+	link_backlog_read(&losses->backlog, read_softnet_dropped(losses->softnet));
 	for (unsigned i = 0; i < losses->n_devices; i++)
 		if (results[i] == 0)
 			losses_add(losses, &losses->devices[i], &now[i]);

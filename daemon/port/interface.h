@@ -24,6 +24,7 @@
 
 #include <net/if.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct daemon;
 
@@ -34,6 +35,7 @@ struct interface_kernel {
 	char name[IFNAMSIZ];
 	pthread_mutex_t lock;    /* of backend */
 	struct backend *backend; /* NULL: it is closed, or queues lose no packets that the interface counts, too */
+	_Atomic bool is_net_due; /* the next reading renews net */
 	/* The thread's while the reading is on its way. */
 	struct link_losses *links; /* NULL: the device does not get its packets from the kernel */
 	bool may_have_discards;

@@ -39,6 +39,7 @@ static void interface_renew_link(struct interface *interface)
 
 void interface_watch_link(struct interface *interface)
 {
+	atomic_store(&interface->kernel->is_net_due, true);
 	reading_ask(&interface->kernel->lost);
 	reading_ask(&interface->out_of_buffer);
 }
@@ -71,8 +72,10 @@ void interface_take_link_change(struct interface *interface, const struct link_c
 		interface_set_missing(interface, true);
 		interface_renew_link(interface);
 	}
-	if (change->index == 0 || change->index == interface->opened_index || interface->is_missing)
-		reading_renew(&interface->kernel->lost);
+	if (change->index != 0 && change->index != interface->opened_index && !interface->is_missing)
+		return;
+	atomic_store(&interface->kernel->is_net_due, true);
+	reading_renew(&interface->kernel->lost);
 }
 
 /* ---- the device's thread --------------------------------------------------------------------------- */
@@ -134,7 +137,8 @@ static int interface_read_kernel(void *context, uint64_t *lost)
 	struct interface_kernel *kernel = context;
 	int r;
 
-	kernel->net_result = net_interface_read(kernel->name, &kernel->net, NULL);
+	if (atomic_exchange(&kernel->is_net_due, false))
+		kernel->net_result = net_interface_read(kernel->name, &kernel->net, NULL);
 	interface_read_discards(kernel);
 	r = kernel->links ? link_losses_read(kernel->links) : 0;
 	kernel->is_complete = kernel->links ? link_losses_are_complete(kernel->links) : kernel->has_discards;
