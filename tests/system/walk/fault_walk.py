@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Faults at random, with real programs: ibvcapd and `ibvcap record` are killed, stopped, reloaded and restarted, links
-go down, disks fill, rings overflow, fragments lack, and others attack (walk_attacks.py). All files are compared with a
-log of what was sent.
+go down, offloads change, disks fill, rings overflow, fragments lack, and others attack (walk_attacks.py). All files are
+compared with a log of what was sent.
 
     tests/system/walk/fault_walk.py --seed N --minutes M --backend packet|xdp|verbs --queues N
 
@@ -45,6 +45,8 @@ from walk_attacks import ATTACKS  # noqa: E402
 from walk_recorder import Folder  # noqa: E402
 from walk_sender import IMU_PORT, LIDAR_PORTS, Sender  # noqa: E402
 
+OFFLOADS = ("tx", "rx", "tso", "gso", "gro", "rx-gro-list", "tx-udp-segmentation", "rx-udp-gro-forwarding")
+GRO_WAITS_NS = 1000000  # for packets to merge, of a sender that gives them to a veth one by one
 N_FOLDERS = 3
 SMALL_DISK = "6m"
 FOLDER_SECONDS = 15
@@ -63,6 +65,8 @@ class Walk:
         self.net = testbed.Net()
         self.wire = self.net.add_wire()
         self.wire.move_sender()  # so that the daemon sees what a veth drops before the other end
+        run(*self.net.command(self.net.rx, "sh", "-c", f"echo {GRO_WAITS_NS} >/sys/class/net/{self.wire.interface}/"
+                              "gro_flush_timeout"))
         self.is_joined = self.random.random() < 0.7  # a stream that joins fragments
         self.sender = Sender(self.wire, WORDS.seed, RING["payload_size"], self.is_joined)
         self.disk = tmp / "disk"
@@ -253,14 +257,37 @@ class Walk:
         self.log("card goes on")
 
     def ethtool(self):
-        namespace, device = self.net.rx, self.wire.interface
-        words = self.random.choice([("-K", device, "gro", "on"), ("-K", device, "gro", "off"),
-                                    ("-L", device, "rx", self.random.randint(1, max(1, WORDS.queues))),
-                                    ("-L", device, "rx", WORDS.queues)])
+        """The number of queues, or all offloads of an end anew. No kernel merges packets below a card's own queues, but
+        it would below the emulated one."""
+        interface, tx = self.wire.interface, self.wire.tx
+        queues = self.random.choice([self.random.randint(1, max(1, WORDS.queues)), WORDS.queues])
+        offloads = [word for name in OFFLOADS for word in (name, self.random.choice(["on", "on", "off"]))]
+        words = self.random.choice([("-L", interface, "rx", queues), ("-K", tx, *offloads),
+                                    ("-K", tx if WORDS.backend == "verbs" else interface, *offloads)])
         with self.sender.silence():  # packets of one sender may overtake each other
-            done = subprocess.run(self.net.command(namespace, "ethtool", *words), capture_output=True, text=True,
+            done = subprocess.run(self.net.command(self.net.rx, "ethtool", *words), capture_output=True, text=True,
                                   check=False)
         self.log(f"ethtool {words}: {done.stderr.strip() or 'done'}")
+
+    def merged(self):
+        """Packets as a sender's kernel hands them to a card that cuts."""
+        if WORDS.backend == "verbs":
+            return
+        n = self.random.choice([1, 30, 300])
+        self.log(f"{n} merged packets")
+        self.sender.send_apart(lambda: [self.sender.send_merged() for _ in range(n)])
+
+    def tunnel_ends(self):
+        """While the receiver has the tunnels' other ends, its kernel merges packets by their inner headers."""
+        link = ("ip", "-n", self.net.rx, "link")
+        for kind, port in (("vxlan", 4789), ("geneve", 6081)):
+            for words in (("add", kind, "type", kind, "external", "dstport", str(port)),
+                          ("set", kind, "addrgenmode", "none"), ("set", kind, "up")):
+                done = subprocess.run([*link, *words], capture_output=True, text=True, check=False)
+            self.log(f"{kind}: {done.stderr.strip() or 'ends here'}")
+        self.burst(1000, 4000)
+        for kind in ("vxlan", "geneve"):
+            subprocess.run([*link, "delete", kind], capture_output=True, check=False)
 
     def fill_disk(self):
         seconds = self.random.uniform(0.2, 2)
@@ -292,8 +319,8 @@ class Walk:
 
     EVENTS = ((quiet, 10), (to_recorder, 26), (restart, 5), (stop_daemon, 5), (stop_worker, 5), (burst, 5),
               (change_flows, 3), (change_streams, 2), (storm, 2), (link_down, 4), (rename, 2), (change_mtu, 2),
-              (ethtool, 3), (fill_disk, 3), (change_rate, 5), (small_mtu, 2), (full_backlog, 1), (stop_card, 2),
-              *ATTACKS)
+              (ethtool, 5), (merged, 4), (tunnel_ends, 3), (fill_disk, 3), (change_rate, 5), (small_mtu, 2),
+              (full_backlog, 1), (stop_card, 2), *ATTACKS)
 
     # ---- the walk --------------------------------------------------------------------------------------------------
 

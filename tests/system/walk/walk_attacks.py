@@ -14,7 +14,7 @@ from testbed import run
 from walk_sender import EMPTY, LIDAR_PORTS, OVERSIZE, STRAY
 
 N_STRANGE = 200
-OTHER_PORT, VXLAN_PORT = 9, 4789
+OTHER_PORT, VXLAN_PORT = 9, 8472
 CGROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 LIMIT_BYTES = 2 << 20  # of what is allocated from then on
 PASS_SOURCE = """int pass(void *context) __attribute__((section("xdp")));
@@ -33,7 +33,7 @@ def in_vxlan(wire, frame):
 def strange_frame(wire, random, kind):
     ours = wire.frame(random.randbytes(64), random.choice(LIDAR_PORTS))
     if kind == "flood of flows":
-        return wire.frame(random.randbytes(18), random.choice([OTHER_PORT, 1024 + random.randrange(6000)]),
+        return wire.frame(random.randbytes(18), random.choice([OTHER_PORT, 1024 + random.randrange(3000)]),
                           source=f"10.77.{random.randrange(256)}.{random.randrange(1, 255)}",
                           source_port=random.randrange(1, 65536))
     if kind == "VXLAN in VXLAN":

@@ -4,9 +4,10 @@ import json
 import struct
 import subprocess
 
+from walk_sender import HEADERS, tunnel_bytes
+
 SECTION, INTERFACE, STATISTICS, PACKET = 0x0A0D0D0A, 1, 5, 6
 COMMENT, PACKET_ID = 1, 5
-NUMBER_AT = 14 + 20 + 8  # in a frame: Ethernet, IPv4, UDP
 FLAG_ERROR = 1 << 5
 
 
@@ -70,7 +71,8 @@ class File:
         behind = begin + (captured + 3) // 4 * 4
         found = [struct.unpack("<Q", value)[0] for code, value in options(data, behind, at + length - 4)
                  if code == PACKET_ID]
-        self.add(data[begin + NUMBER_AT:begin + captured], (interface, found[0]))
+        number_at = HEADERS + tunnel_bytes(int.from_bytes(data[begin + HEADERS - 6:begin + HEADERS - 4], "big"))
+        self.add(data[begin + number_at:begin + captured], (interface, found[0]))
 
     def read_raw(self):
         said = json.loads(self.path.with_name(self.path.name + ".json").read_text())

@@ -4,7 +4,7 @@ import bisect
 import collections
 
 import testbed
-from walk_sender import IMU_PORT, LIDAR_PORTS
+from walk_sender import IMU_PORT, LIDAR_PORTS, tunnel_bytes
 
 MARGIN_NS = 10 * 10**9  # all programs may stand still for some seconds
 LOSSES = ("skipped", "unwritten", "errored", "disk_wait")
@@ -89,13 +89,18 @@ class Recording:
             if len(set(file.ids)) != len(file.ids):
                 self.check_ids(file)
             for number, payload in zip(file.numbers, file.payloads):
-                if number >= len(self.sender.sure) or payload != self.sender.payload(number)[:self.n_kept]:
+                if number >= len(self.sender.sure) or payload != self.kept(number):
                     raise FalseVerdict(f"{file.path}: packet {number:#x} was not sent so")
                 if self.sender.path_of[number] not in self.paths:
                     raise FalseVerdict(f"{file.path}: packet {number} is of another flow")
                 if number in owner:
                     raise FalseVerdict(f"packet {number} is in {owner[number]} and in {file.path}")
                 owner[number] = file.path
+
+    def kept(self, number):
+        """What the file keeps of a packet behind its number."""
+        before = tunnel_bytes(self.sender.paths[self.sender.path_of[number]][1])
+        return self.sender.payload(number)[:None if self.n_kept is None else self.n_kept - before]
 
     @staticmethod
     def check_ids(file):

@@ -11,8 +11,9 @@ import time
 
 import testbed
 from testbed import wait_until
-from walk_files import NUMBER_AT, File
+from walk_files import File
 from walk_judge import FalseVerdict, Recording, Sent
+from walk_sender import HEADERS
 
 IBVCAP = testbed.BUILD / "tools/ibvcap"
 ROWS = (".pcapng", ".pcapng.zst", ".raw")
@@ -173,7 +174,7 @@ class Folder:
             sent = Sent(sender)
         for of_one in recordings.values():
             counts["recordings"] += 1
-            n_kept = SNAP - NUMBER_AT - 8 if "--snap" in self.options else None
+            n_kept = SNAP - HEADERS - 8 if "--snap" in self.options else None
             Recording(sent, of_one, n_kept, *self.ends.get(of_one[0].recording[0], (None, None))).check()
             if "--raw" not in self.options:
                 self.check_info(of_one)

@@ -1,25 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sender of the fault walk: numbered packets, some of them in IP fragments, and a log of each of them."""
+"""The sender of the fault walk: numbered packets, some of them in IP fragments, in tunnels, or merged as by GSO, and a
+log of each of them."""
 import array
 import contextlib
 import errno
 import os
 import random
 import socket
+import struct
 import threading
 import time
 
 import frames
+from wires import in_namespace
 
-LIDAR_PORTS, IMU_PORT = (7502, 7503, 7504), 7505
-N_SOURCES = 8
+# Outer ports of tunnels, with the tunnels' headers: VXLAN, Geneve.
+TUNNELS = {4789: struct.pack("!II", 1 << 27, 7 << 8), 6081: struct.pack("!II", 0x6558, 7 << 8)}
+PLAIN_PORTS, IMU_PORT = (7502, 7503, 7504), 7505
+LIDAR_PORTS = (*PLAIN_PORTS[:-1], *TUNNELS, PLAIN_PORTS[-1])
+HEADERS = 14 + 20 + 8  # of a frame: Ethernet, IPv4, UDP
+N_SOURCES, N_IN_TUNNEL = 8, 2
 STEP_S = 0.005
 SO_SNDBUFFORCE = 32
+SOL_PACKET, PACKET_VNET_HDR = 263, 15
+GSO_UDP_L4, NEEDS_CSUM = 5, 1
 UNIT_BYTES = 8
 N_FRAGMENTED = 2  # sources whose packets come in fragments, too
 # Paths of packets of which files have no number, or that may be in a file, and do not have to: sources by name.
 EMPTY, OVERSIZE, STRAY = "empty", "oversize", "stray"
 N_BEYOND = 100  # bytes of an oversize packet that its row has no room for
+
+
+def tunnel_bytes(port):
+    """How much is before the datagram's own payload."""
+    return len(TUNNELS[port]) + HEADERS if port in TUNNELS else 0
+
+
+def sealed(frame, at, is_partial=False):
+    """With the checksum of the UDP header there. is_partial: of the addresses alone, as a card gets it."""
+    pseudo = frame[at - 8:at] + b"\0\x11" + frame[at + 4:at + 6]
+    check = 0xffff - frames.checksum(pseudo) if is_partial else frames.checksum(pseudo + frame[at:]) or 0xffff
+    return frame[:at + 6] + struct.pack("!H", check) + frame[at + 8:]
 
 
 class Sender(threading.Thread):
@@ -31,20 +52,24 @@ class Sender(threading.Thread):
         super().__init__(daemon=True)
         self.wire = wire
         self.random = random.Random(seed)
-        self.paths = [(source, port) for source in range(4000, 4000 + N_SOURCES) for port in (*LIDAR_PORTS, IMU_PORT)]
+        self.paths = [(source, port) for source in range(4000, 4000 + N_SOURCES) for port in (*PLAIN_PORTS, IMU_PORT)]
+        self.n_plain = len(self.paths)
         self.sizes = [48 + 6 * i for i in range(len(self.paths))]
         self.pieces = {}  # of a path whose packets come in fragments
         if is_joined:
             self.add_fragmented()
+        self.add_in_tunnels()
         self.n_random = len(self.paths)
         self.paths += [(EMPTY, LIDAR_PORTS[0]), (OVERSIZE, LIDAR_PORTS[0]), (STRAY, LIDAR_PORTS[0])]
         self.sizes += [0, payload_max, 64]
-        self.headers = [wire.frame(bytes(size), port, source_port=source if isinstance(source, int) else 3999)[:42]
+        self.headers = [self.header(source if isinstance(source, int) else 3999, port, size)
                         for (source, port), size in zip(self.paths, self.sizes)]
         self.path_of, self.sure = array.array("B"), array.array("B")
         self.n_frames = array.array("B")  # of a packet
         self.begun_ns, self.done_ns = array.array("q"), array.array("q")
         self.strange = []  # (when the first was sent, ns; how many)
+        self.merging = in_namespace(wire.net.rx, wire.open_socket)
+        self.merging.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
         self.rate = 1000
         self.without = set()  # ports whose flow the configuration does not have, or may not have
         self.lock = threading.Lock()
@@ -54,15 +79,26 @@ class Sender(threading.Thread):
         """Behind the number."""
         return bytes([number % 256]) * max(0, self.sizes[self.path_of[number]] - 8)
 
+    def header(self, source, port, size):
+        plain = self.wire.frame(bytes(tunnel_bytes(port) + size), port, source_port=source)[:HEADERS]
+        if port in TUNNELS:
+            plain += TUNNELS[port] + self.wire.frame(bytes(size), PLAIN_PORTS[0], source_port=source)[:HEADERS]
+        return plain
+
+    def add_in_tunnels(self):
+        for port in TUNNELS:
+            self.paths += [(4000 + i, port) for i in range(N_IN_TUNNEL)]
+            self.sizes += [48 + 6 * i for i in range(N_IN_TUNNEL)]
+
     def add_fragmented(self):
-        for source, port in self.paths[:len(LIDAR_PORTS) + 1] * N_FRAGMENTED:
+        for source, port in self.paths[:len(PLAIN_PORTS) + 1] * N_FRAGMENTED:
             if port == IMU_PORT:
                 continue
             n = len(self.pieces)
             size, step = 130 + 18 * n, UNIT_BYTES * (6 + n)
             self.pieces[len(self.paths)] = [self.piece(at, min(at + step, 8 + size), at + step >= 8 + size)
                                             for at in range(0, 8 + size, step)]
-            self.paths.append((source + n // len(LIDAR_PORTS), port))
+            self.paths.append((source + n // len(PLAIN_PORTS), port))
             self.sizes.append(size)
 
     def piece(self, at, end, is_last):
@@ -94,7 +130,7 @@ class Sender(threading.Thread):
 
     def make(self, path, number):
         """(frames, will the packet be in a file)"""
-        source, _ = self.paths[path]
+        source, port = self.paths[path]
         frame = self.headers[path] + number.to_bytes(8, "big") + self.payload(number)
         if path in self.pieces:
             return self.cut(path, frame, number % 0x10000)
@@ -106,30 +142,50 @@ class Sender(threading.Thread):
             return [self.fragment(piece, bytes(at + 64), self.random.randrange(0x10000))], False
         if source == OVERSIZE:
             return [self.wire.frame(frame[42:] + bytes(N_BEYOND), LIDAR_PORTS[0], source_port=3999)], False
-        return [frame], True
+        if port in TUNNELS:
+            frame = sealed(frame, HEADERS + tunnel_bytes(port) - 8)
+            if source % 2:  # without an outer checksum, GRO merges by the inner headers
+                return [frame], True
+        return [sealed(frame, HEADERS - 8)], True  # without a checksum, GRO would not merge it
 
     def send_one(self, path=None):
         number, path = len(self.sure), self.random.randrange(self.n_random) if path is None else path
         self.path_of.append(path)
         parts, is_sure = self.make(path, number)
         self.n_frames.append(len(parts))
-        self.begun_ns.append(time.time_ns())
+        self.put(self.wire.socket, path, parts, is_sure)
+
+    def send_merged(self):
+        """Several packets of a path at once, which the interface or the sender's kernel cuts."""
+        path, first, n = self.random.randrange(self.n_plain), len(self.sure), self.random.randrange(2, 40)
+        self.path_of.extend([path] * n)
+        self.n_frames.extend([1] * n)
+        source, port = self.paths[path]
+        frame = self.header(source, port, n * self.sizes[path]) + b"".join(
+            number.to_bytes(8, "big") + self.payload(number) for number in range(first, first + n))
+        head = struct.pack("=BBHHHH", NEEDS_CSUM, GSO_UDP_L4, HEADERS, self.sizes[path], HEADERS - 8, 6)
+        self.put(self.merging, path, [head + sealed(frame, HEADERS - 8, is_partial=True)], True, n)
+
+    def put(self, out, path, parts, is_sure, n=1):
+        """n packets, by one call for each part."""
+        self.begun_ns.extend([time.time_ns()] * n)
         try:
             for part in parts:
-                self.wire.socket.send(part)
+                out.send(part)
             is_sure = is_sure and self.paths[path][1] not in self.without
         except OSError as error:
             # The link is down. If the veth pair dropped the packet, it was sent, though no network card would tell.
             is_sure = is_sure and error.errno == errno.ENOBUFS and self.paths[path][1] not in self.without
-        self.done_ns.append(time.time_ns())
-        self.sure.append(is_sure)
+        self.done_ns.extend([time.time_ns()] * n)
+        self.sure.extend([is_sure] * n)
 
     def send(self, n):
         for _ in range(n):
             self.send_one()
 
     def run(self):
-        self.wire.socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 64 << 20)  # a card's sender does not wait
+        for out in (self.wire.socket, self.merging):
+            out.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 64 << 20)  # a card's sender does not wait
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # two cores would put packets in another order
         due = 0.0
         while not self.is_ending:
