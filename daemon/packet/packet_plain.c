@@ -19,6 +19,7 @@ static const uint8_t ipv6_want[8] = {0x86, 0xdd, 0x60, 0, IPPROTO_UDP, 0, 0, 0};
 bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes)
 {
 	bool ipv6 = header_bytes == 62 || header_bytes == 66;
+	uint64_t ip_length;
 
 	if (!ipv6 && header_bytes != 42 && header_bytes != 46)
 		return false;
@@ -27,7 +28,8 @@ bool packet_plain_init(struct packet_plain *plain, uint32_t header_bytes)
 	plain->l3 = plain->before_udp - (ipv6 ? PACKET_IPV6_BYTES : PACKET_IPV4_BYTES);
 	plain->udp_length_at = ipv6 ? PACKET_UDP_LENGTH_AT_IPV6 : PACKET_UDP_LENGTH_AT_IPV4;
 	memcpy(plain->mask, ipv6 ? ipv6_mask : ipv4_mask, sizeof(plain->mask));
-	memcpy(&plain->ip_length, ipv6 ? ipv6_length : ipv4_length, sizeof(plain->ip_length));
+	memcpy(&ip_length, ipv6 ? ipv6_length : ipv4_length, sizeof(ip_length));
+	plain->counts = (plain->mask[0] | plain->mask[1]) & ~ip_length;
 	memcpy(&plain->want, ipv6 ? ipv6_want : ipv4_want, sizeof(plain->want));
 	return true;
 }

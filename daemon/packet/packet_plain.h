@@ -24,8 +24,8 @@
  */
 struct packet_plain {
 	uint64_t mask[2];      /* of the two words, without a bit in common */
-	uint64_t ip_length;    /* the bits of the length */
-	uint64_t want;         /* the others */
+	uint64_t counts;       /* the bits of the word that make a frame plain: all but those of the length */
+	uint64_t want;         /* their values */
 	uint32_t l3;           /* where the IP header starts: 14 or 18 */
 	uint32_t header_bytes; /* to the UDP payload: 42, 46, 62 or 66 */
 	uint32_t before_udp;   /* header_bytes without those of UDP */
@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) uint64_t packet_plain_word(const st
 
 static inline bool packet_word_is_plain(const struct packet_plain *plain, uint64_t word)
 {
-	return (word & ~plain->ip_length) == plain->want;
+	return (word & plain->counts) == plain->want;
 }
 
 static inline bool packet_is_plain(const struct packet_plain *plain, const uint8_t *ip)
