@@ -165,11 +165,12 @@ def test_each_file_tells_of_what_the_card_lost(daemon, wire, record, tmp):
     send(wire, 10)
     send(wire, 10, port=7503)
     wait_until(lambda: all(reader["delivered"] == 20 for reader in one.status()["consumers"]), 30, "20 packets")
+    time.sleep(1)  # the daemon settles the beginning, so that no loss may be from before it
     thread, = threads(one.pid(), "lidar")
     with stopped(thread):
         send(wire, 5000 if testbed.BACKEND == "verbs" else 60000, first=10, size=1400)  # more than there is room for
     wait_until(lambda: one.stream()["in_flight"] == 0, 30, "all is counted")
-    send(wire, 600)  # the blocks after the loss have the card's count
+    send(wire, 600, pause_every=15)  # 0.8 s: the second reading after the loss says before which row it was
     wait_until(lambda: one.stream()["in_flight"] == 0, 30, "all is counted")
     lost = one.stream()["no_buffer"]
     for recorder in recorders:
