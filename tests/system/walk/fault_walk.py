@@ -277,18 +277,6 @@ class Walk:
         self.log(f"{n} merged packets")
         self.sender.send_apart(lambda: [self.sender.send_merged() for _ in range(n)])
 
-    def tunnel_ends(self):
-        """While the receiver has the tunnels' other ends, its kernel merges packets by their inner headers."""
-        link = ("ip", "-n", self.net.rx, "link")
-        for kind, port in (("vxlan", 4789), ("geneve", 6081)):
-            for words in (("add", kind, "type", kind, "external", "dstport", str(port)),
-                          ("set", kind, "addrgenmode", "none"), ("set", kind, "up")):
-                done = subprocess.run([*link, *words], capture_output=True, text=True, check=False)
-            self.log(f"{kind}: {done.stderr.strip() or 'ends here'}")
-        self.burst(1000, 4000)
-        for kind in ("vxlan", "geneve"):
-            subprocess.run([*link, "delete", kind], capture_output=True, check=False)
-
     def fill_disk(self):
         seconds = self.random.uniform(0.2, 2)
         self.log(f"the small disk is full for {seconds:.1f} s")
@@ -319,7 +307,7 @@ class Walk:
 
     EVENTS = ((quiet, 10), (to_recorder, 26), (restart, 5), (stop_daemon, 5), (stop_worker, 5), (burst, 5),
               (change_flows, 3), (change_streams, 2), (storm, 2), (link_down, 4), (rename, 2), (change_mtu, 2),
-              (ethtool, 5), (merged, 4), (tunnel_ends, 3), (fill_disk, 3), (change_rate, 5), (small_mtu, 2),
+              (ethtool, 5), (merged, 4), (fill_disk, 3), (change_rate, 5), (small_mtu, 2),
               (full_backlog, 1), (stop_card, 2), *ATTACKS)
 
     # ---- the walk --------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others do to the machine during a fault walk: strange frames on the wire, packet filters, foreign XDP programs,
-limits of memory, and a stop of all programs at once. None of it may lose a packet that no account names."""
+"""What others do to the machine during a fault walk: strange frames on the wire, packet filters, tunnels, foreign XDP
+programs, limits of memory, and a stop of all programs at once. None of it may lose a packet that no account names."""
 import contextlib
 import os
 import pathlib
@@ -76,6 +76,19 @@ def filters(walk):
     run(*nft, input=f"table {family} walk {{\nchain drops {{ type filter hook {hook}; policy drop; }}\n}}\n")
     time.sleep(seconds)
     run(*nft, input=f"delete table {family} walk\n")
+
+
+def tunnel_ends(walk):
+    """While the receiver has the tunnels' other ends, its kernel merges packets by their inner headers."""
+    link = ("ip", "-n", walk.net.rx, "link")
+    for kind, port in (("vxlan", 4789), ("geneve", 6081)):
+        for words in (("add", kind, "type", kind, "external", "dstport", str(port)),
+                      ("set", kind, "addrgenmode", "none"), ("set", kind, "up")):
+            done = subprocess.run([*link, *words], capture_output=True, text=True, check=False)
+        walk.log(f"{kind}: {done.stderr.strip() or 'ends here'}")
+    walk.burst(1000, 4000)
+    for kind in ("vxlan", "geneve"):
+        subprocess.run([*link, "delete", kind], capture_output=True, check=False)
 
 
 def n_queues(walk, namespace, device, kind):
@@ -154,7 +167,7 @@ def squeeze(walk):
         walk.replace_daemon()
 
 
-ATTACKS = [(strange, 6), (odd, 4), (filters, 2), (stop_all, 3)]
+ATTACKS = [(strange, 6), (odd, 4), (filters, 2), (tunnel_ends, 3), (stop_all, 3)]
 if shutil.which("clang"):
     ATTACKS.append((foreign_program, 2))
 if os.access(CGROUPS / "memory.limit_in_bytes", os.F_OK):  # version 1 of the kernel's control groups
