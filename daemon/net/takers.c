@@ -20,6 +20,7 @@
 
 #define N_OF_KERNEL 2         /* the first ones of the table */
 #define QUEUE_BYTES (1 << 14) /* of frames of new EtherTypes, of each of which it has a byte */
+#define LEARN_MAX   256       /* frames that one reading looks at */
 #define FILTER_MAX  (1 + TAKERS_MAX + 2)
 
 /* IEEE 802 "EtherType" of the IANA registry. */
@@ -156,8 +157,10 @@ void takers_learn(struct takers *takers, unsigned index)
 	socklen_t length = sizeof(from);
 	char byte;
 
-	while (takers->other >= 0 && takers->n < TAKERS_MAX &&
-	       recvfrom(takers->other, &byte, 1, 0, (struct sockaddr *)&from, &length) >= 0) {
+	/* A flood comes as fast as this reads. */
+	for (unsigned i = 0; i < LEARN_MAX && takers->other >= 0 && takers->n < TAKERS_MAX &&
+	                     recvfrom(takers->other, &byte, 1, 0, (struct sockaddr *)&from, &length) >= 0;
+	     i++) {
 		if (!takers_have(takers, ntohs(from.sll_protocol)))
 			takers_add(takers, index, ntohs(from.sll_protocol));
 		length = sizeof(from);
