@@ -70,9 +70,11 @@ static uint32_t row_sum(const uint8_t *bytes, uint32_t n)
 /*
  * Is there an IP header at this place? In a merged packet the lengths of the headers that were merged, and of those
  * around them, reach to the packet's end. The packet of a tunnel that was merged as any payload does not: its lengths
- * reach to its own end.
+ * reach to its own end. Those of the last such packet reach to both ends, but it is no longer than what one packet of
+ * the merge has, and two or more were merged.
  */
-static bool row_read_inner(const struct row_headers *headers, uint32_t row_bytes, uint32_t at, struct frame *frame)
+static bool row_read_inner(const struct row_headers *headers, uint32_t row_bytes, uint32_t payload_bytes, uint32_t at,
+                           struct frame *frame)
 {
 	const uint8_t *ip = headers->bytes + at;
 	bool is_ipv4 = *ip >> 4 == 4 && frame_be16(ip + IPV4_LENGTH) == row_bytes - at;
@@ -80,20 +82,21 @@ static bool row_read_inner(const struct row_headers *headers, uint32_t row_bytes
 	if (!is_ipv4 && (*ip >> 4 != 6 || row_bytes - at - FRAME_IPV6_BYTES != frame_be16(ip + IPV6_LENGTH)))
 		return false;
 	frame_walk_from(headers->bytes, headers->n, row_bytes, at, is_ipv4 ? ETHERTYPE_IP : ETHERTYPE_IPV6, frame);
-	if (!frame->l4_at || (is_ipv4 && row_sum(ip, frame->l4_at - at) != 0xffff))
+	if (!frame->l4_at || row_bytes - frame->l4_at <= payload_bytes ||
+	    (is_ipv4 && row_sum(ip, frame->l4_at - at) != 0xffff))
 		return false;
 	return frame->protocol != IPPROTO_UDP || frame->udp_length == row_bytes - frame->l4_at;
 }
 
 /* A tunnel's header, and maybe an Ethernet header, are between two levels, of an even number of bytes. */
-static bool row_find_inner(struct row_headers *headers, uint32_t row_bytes)
+static bool row_find_inner(struct row_headers *headers, uint32_t row_bytes, uint32_t payload_bytes)
 {
 	const struct frame *outer = &headers->levels[headers->n_levels - 1];
 
 	if (headers->n_levels == LEVELS_MAX)
 		return false;
 	for (uint32_t at = outer->l4_at; at + FRAME_IPV4_BYTES <= headers->n; at += 2)
-		if (row_read_inner(headers, row_bytes, at, &headers->levels[headers->n_levels])) {
+		if (row_read_inner(headers, row_bytes, payload_bytes, at, &headers->levels[headers->n_levels])) {
 			headers->n_levels++;
 			return true;
 		}
@@ -110,7 +113,8 @@ static bool row_find_headers(const struct af_packet_row *row, const struct af_pa
 	row_gather(row, headers);
 	frame_walk(headers->bytes, headers->n, headers->n, &headers->levels[0]);
 	headers->n_levels = 1;
-	while (last->l4_at && last->l4_at != merge->transport_at && row_find_inner(headers, row->bytes))
+	while (last->l4_at && last->l4_at != merge->transport_at &&
+	       row_find_inner(headers, row->bytes, merge->payload_bytes))
 		last++;
 	if (!last->l4_at || last->protocol != merge->protocol || last->fragment_offset ||
 	    (merge->transport_at && last->l4_at != merge->transport_at) || headers->n < last->l4_at + TCP_WORDS + 1)

@@ -354,18 +354,31 @@ Test(af_packet_row, each_packet_in_a_tunnel_has_headers_of_its_own)
 				           which & 1 ? IPPROTO_TCP : IPPROTO_UDP, which & 2);
 }
 
-/* A host without the tunnel merges its packets as any datagrams: the inner lengths are those of the first one. */
-Test(af_packet_row, datagrams_that_hold_packets_of_a_tunnel_are_cut_as_they_are)
+/* A host without the tunnel merges its packets as any datagrams, each with the lengths of its own. */
+static void expect_cut_as_they_are(const struct tunnel *tunnel, uint32_t payload_bytes, uint32_t n)
 {
 	struct af_packet_row row;
 	struct in_tunnel it;
+	uint32_t each;
 
-	put_in_tunnel(&it, &tunnels[0], 4, 4, IPPROTO_UDP, 100);
-	it.joined.payload_bytes += 3 * (it.joined.header_bytes - 42 + 100); /* three more like it */
-	row = row_of(&it.joined, it.joined.header_bytes + it.joined.payload_bytes);
-	cr_expect_eq(af_packet_row_cut(&row, UDP_OF(it.joined.header_bytes - 42 + 100, 0), 1), 4);
+	put_in_tunnel(&it, tunnel, 4, 4, IPPROTO_UDP, payload_bytes);
+	each = it.joined.header_bytes - 42 + payload_bytes;
+	for (uint32_t i = 1; i < n; i++)
+		memcpy(it.joined.frame + 42 + i * each, it.joined.frame + 42, each);
+	row = row_of(&it.joined, 42 + n * each);
+	row.bytes = 42 + n * each;
+	cr_expect_eq(af_packet_row_cut(&row, UDP_OF(each, 0), 1), n, "%s: %u bytes", tunnel->name, payload_bytes);
 	cr_expect_eq(row.parts[0].n, 42);
-	cr_expect_eq(row.bytes, it.joined.header_bytes + 100);
+	cr_expect_eq(row.bytes, 42 + each);
+}
+
+Test(af_packet_row, datagrams_that_hold_packets_of_a_tunnel_are_cut_as_they_are)
+{
+	for (size_t i = 0; i < sizeof(tunnels) / sizeof(tunnels[0]); i++)
+		for (uint32_t payload_bytes = 1; tunnels[i].protocol == IPPROTO_UDP && payload_bytes < 100;
+		     payload_bytes++)
+			for (uint32_t n = 2; n < 5; n++)
+				expect_cut_as_they_are(&tunnels[i], payload_bytes, n);
 }
 
 Test(af_packet_row, of_those_whose_headers_are_not_found_the_number_is_known)
