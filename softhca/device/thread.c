@@ -177,6 +177,7 @@ static void *device_thread(void *arg)
 	prctl(PR_SET_TIMERSLACK, 1000UL);
 	prctl(PR_SET_NAME, "softhca-hca");
 	while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
+		bool starves;
 		uint64_t now_ns = clock_raw_ns();
 		struct turn t = {.device = d, .now_ns = now_ns};
 		struct wire *wire;
@@ -193,6 +194,7 @@ static void *device_thread(void *arg)
 		if (t.n_done)
 			ledger_publish(&d->ledger, &d->counters);
 		wire = d->wire;
+		starves = d->starves;
 		pthread_mutex_unlock(&d->lock);
 		/* A mutex is not fair: without this the thread would take it again before a waiting command gets it. */
 		for (int i = 0; atomic_load(&d->n_waiting) && i < 1000; i++)
@@ -202,7 +204,7 @@ static void *device_thread(void *arg)
 		empty_rounds = t.n_done ? 0 : empty_rounds + 1;
 		if (!t.n_done)
 			device_nap(d, wire, empty_rounds, t.watch);
-		else if (d->starves) /* the program may share this thread's core, and has to post */
+		else if (starves) /* the program may share this thread's core, and has to post */
 			device_sleep_us(STARVED_NAP_US);
 	}
 	return NULL;
