@@ -3,6 +3,9 @@
 #include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
 
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
 #include <errno.h>
 #include <fnmatch.h>
 #include <linux/net_tstamp.h>
@@ -10,6 +13,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Intel's and AMD's manuals, CPUID: bit 31 of ECX of leaf 1 is 0 on every CPU; hypervisors set it for their guests. */
+static bool is_virtual_machine(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	unsigned eax, ebx, ecx, edx;
+
+	return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && ecx >> 31;
+#else
+	return true;
+#endif
+}
+
+static bool has_attribute(const char *interface, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/device/%s", interface, name);
+	return access(path, F_OK) == 0;
+}
 
 int net_driver_read(const char *interface, struct net_driver *driver)
 {
@@ -22,6 +46,8 @@ int net_driver_read(const char *interface, struct net_driver *driver)
 	snprintf(driver->name, sizeof(driver->name), "%s", info.driver);
 	/* "0000:3b:00.0", "vmbus_1"; drivers without a device leave it empty, or say "tap" or "N/A". */
 	driver->has_device = strpbrk(info.bus_info, "0123456789") != NULL;
+	driver->is_part = driver->has_device && (is_virtual_machine() || has_attribute(interface, "physfn") ||
+	                                         has_attribute(interface, "sfnum"));
 	return 0;
 }
 

@@ -22,9 +22,8 @@ struct driver_losses {
 	const char *statistics[DRIVER_LOSSES_STATISTICS_MAX + 1];
 
 	/*
-	 * The four and these count every such packet, with net_port_discards() of mlx5_core, which a virtual function
-	 * does not have. False: some are not counted, as those that a hypervisor drops, or it is not known. An emulated
-	 * card has the driver of the real one, but what the hypervisor drops before it, no driver sees.
+	 * The four and these count every such packet of a whole, real card (is_part of struct net_driver), with
+	 * net_port_discards() of mlx5_core. False: some are not counted, or it is not known.
 	 */
 	bool is_complete;
 	bool has_twice;   /* rx_fifo_errors has the packets of rx_missed_errors, too */

@@ -121,7 +121,10 @@ static void device_open(struct link_device *device, const char *name)
 	device->has_refused = device->driver && device->driver->has_refused;
 	device->is_veth = strcmp(driver.name, "veth") == 0;
 	/* lo has no driver, and no card that could drop packets. */
-	device->is_complete = device->driver ? device->driver->is_complete : strcmp(name, "lo") == 0;
+	if (device->driver)
+		device->is_complete = device->driver->is_complete && !driver.is_part;
+	else
+		device->is_complete = strcmp(name, "lo") == 0;
 }
 
 /* A veth whose NAPI has no room lets the sender's end count the packet (drivers/net/veth.c, veth_xmit()). */

@@ -59,6 +59,12 @@ int net_port_discards(const char *interface, uint64_t *discards);
 struct net_driver {
 	char name[32];   /* "mlx5_core", "veth"; "": it does not say */
 	bool has_device; /* on a bus: a card, or one that a hypervisor emulates */
+	/*
+	 * The device is a part of a card (a virtual function, a subfunction), or this is a virtual machine: the card or
+	 * the hypervisor may drop packets that no counter of the device has. A machine without x86's word for it is
+	 * taken for a virtual one.
+	 */
+	bool is_part;
 };
 
 /** -EOPNOTSUPP: the interface has no driver that says its name, as lo. */
