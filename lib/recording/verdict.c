@@ -27,6 +27,7 @@ void verdict_take_all(struct verdict *verdict, const struct verdict *other)
 {
 	verdict_take(verdict, other->worst);
 	verdict->has_loss = verdict->has_loss || other->has_loss;
+	verdict->is_from_rules = verdict->is_from_rules || other->is_from_rules;
 }
 
 void verdict_find(struct verdict *verdict, enum finding finding, const char *format, ...)
@@ -76,10 +77,12 @@ void verdict_find_interface(struct verdict *verdict, uint64_t lost, bool counts_
 	if (lost)
 		verdict_find(verdict, FINDING_NOTE,
 		             "these were at least %" PRIu64 ", of all streams and programs: see 'ibvcap why'", lost);
-	else if (!counts_all && verdict->worst == FINDING_NOTE)
+	else if (!counts_all && verdict->worst == FINDING_NOTE) {
+		verdict->is_from_rules = true;
 		verdict_find(verdict, FINDING_NOTE,
-		             "this holds from the kernel on, or from the card's flow rules: the driver of the "
-		             "interface does not count all packets that it drops before");
+		             "what was dropped before them is not known: the driver of the interface does not count "
+		             "all of it");
+	}
 }
 
 void verdict_find_accounts(struct verdict *verdict, const struct recording_account *accounts, unsigned n,
@@ -133,6 +136,16 @@ const char *verdict_word(const struct verdict *verdict)
 	return ibvcap_verdict_word(verdict_result(verdict));
 }
 
+bool verdict_is_from_rules(const struct verdict *verdict)
+{
+	return verdict->is_from_rules && verdict_result(verdict) == IBVCAP_VERDICT_COMPLETE;
+}
+
+const char *verdict_title(const struct verdict *verdict)
+{
+	return verdict_is_from_rules(verdict) ? "complete from the flow rules on" : verdict_word(verdict);
+}
+
 int verdict_exit_status(const struct verdict *verdict)
 {
 	static const int codes[] = {
@@ -159,7 +172,7 @@ void verdict_print_reasons(char *text, size_t bytes, const struct verdict *verdi
 
 static void print_verdict(char *text, size_t bytes, const struct verdict *verdict, const char *between)
 {
-	int used = snprintf(text, bytes, "%s: ", verdict_word(verdict));
+	int used = snprintf(text, bytes, "%s: ", verdict_title(verdict));
 
 	verdict_print_reasons(text + used, bytes - (size_t)used, verdict, between);
 }

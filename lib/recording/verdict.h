@@ -29,13 +29,14 @@ enum finding {
 struct verdict {
 	enum finding worst;
 	bool has_loss;                       /* packets are known to be missing, also of a damaged file */
+	bool is_from_rules;                  /* what was dropped before the flow rules is not known */
 	char reasons[VERDICT_REASONS_BYTES]; /* a line each */
 };
 
 /** Take the finding, and no reason. */
 void verdict_take(struct verdict *verdict, enum finding finding);
 
-/** Take what another verdict found, and no reasons. */
+/** Take what another verdict found, and that it does not know, but no reasons. */
 void verdict_take_all(struct verdict *verdict, const struct verdict *other);
 
 /** Take the finding and its reason: without a line feed, a full stop or a capital. What does not fit is cut off. */
@@ -46,8 +47,8 @@ __attribute__((format(printf, 3, 4))) void verdict_find(struct verdict *verdict,
 void verdict_find_unknown(struct verdict *verdict, uint32_t unknown);
 
 /**
- * Add what the interface lost before the flow rules: lost packets, of all streams and programs. Without one, and if the
- * verdict is complete so far: whether its driver counts all.
+ * Add what the interface lost before the flow rules: lost packets, of all streams and programs. Without one, a verdict
+ * that is complete so far holds from there on, if the driver does not count all.
  */
 void verdict_find_interface(struct verdict *verdict, uint64_t lost, bool counts_all);
 
@@ -66,6 +67,12 @@ enum ibvcap_verdict verdict_result(const struct verdict *verdict);
 
 /** "complete", "incomplete" or "not proven". */
 const char *verdict_word(const struct verdict *verdict);
+
+/** Is it complete, but only from the flow rules on? */
+bool verdict_is_from_rules(const struct verdict *verdict);
+
+/** verdict_word(), or "complete from the flow rules on". */
+const char *verdict_title(const struct verdict *verdict);
 
 /** 0: complete; 2: not proven; 1: incomplete; EX_DATAERR: damage. */
 int verdict_exit_status(const struct verdict *verdict);

@@ -142,6 +142,7 @@ void inspect_put_verdict(json_t *json, const struct verdict *verdict)
 	json_object_set_new(json, "complete", json_boolean(verdict_result(verdict) == IBVCAP_VERDICT_COMPLETE));
 	json_object_set_new(json, "consistent", json_boolean(verdict->worst != FINDING_DAMAGE));
 	json_object_set_new(json, "verdict_word", json_string(verdict_word(verdict)));
+	json_object_set_new(json, "from_flow_rules", json_boolean(verdict_is_from_rules(verdict)));
 	json_object_set_new(json, "verdict", text_to_json(text));
 }
 

@@ -256,7 +256,7 @@ static void recv_print_verdict(const struct verdict *verdict)
 	char reasons[VERDICT_TEXT_BYTES];
 
 	verdict_print_reasons(reasons, sizeof(reasons), verdict, "\n  ");
-	printf("%s\n%s%s%s", verdict_word(verdict), reasons[0] ? "  " : "", reasons, reasons[0] ? "\n" : "");
+	printf("%s\n%s%s%s", verdict_title(verdict), reasons[0] ? "  " : "", reasons, reasons[0] ? "\n" : "");
 }
 
 static json_t *recv_account_to_json(const struct recv_summary *summary)
@@ -267,7 +267,8 @@ static json_t *recv_account_to_json(const struct recv_summary *summary)
 	for (uint32_t bit = 1; bit; bit <<= 1)
 		if (account->unknown & bit)
 			json_array_append_new(unknown, json_string(ibvcap_unknown_word(bit)));
-	return json_pack("{s:s, s:I, s:I, s:I, s:o}", "verdict", verdict_word(&summary->verdict), "no_buffer",
+	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:o}", "verdict", verdict_word(&summary->verdict),
+	                 "from_flow_rules", verdict_is_from_rules(&summary->verdict), "no_buffer",
 	                 (json_int_t)account->no_buffer, "no_buffer_least", (json_int_t)account->no_buffer_least,
 	                 "outages", (json_int_t)account->outages, "unknown", unknown);
 }

@@ -194,6 +194,7 @@ static void print_record_json(const struct recorder *recorder, const struct verd
 	                (json_int_t)writer->bytes, "disk_wait_ms", (json_int_t)(recorder->waited_ns / 1000000), "error",
 	                writer->error);
 	json_object_set_new(all, "verdict", json_string(verdict_word(verdict)));
+	json_object_set_new(all, "from_flow_rules", json_boolean(verdict_is_from_rules(verdict)));
 	if (recorder->options.filter)
 		json_object_set_new(all, "filter", json_string(recorder->options.filter));
 	if (recorder->options.why)

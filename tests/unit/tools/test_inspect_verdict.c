@@ -179,7 +179,8 @@ Test(inspect_verdict, what_an_interface_dropped_is_a_doubt_that_the_packets_own_
 	CASE("drops and another doubt", FINDING_DOUBT, "whose they are", interface_drops(recording),
 	     numbered(recording), account->rx.unknown |= IBVCAP_UNKNOWN_OUTAGE);
 	CASE("a driver that does not count all", FINDING_NOTE,
-	     "complete: no packet is missing; this holds from the kernel on", account->rx.interface_counts_all = false);
+	     "complete from the flow rules on: no packet is missing; what was dropped before them is not known",
+	     account->rx.interface_counts_all = false);
 }
 
 /* ---- missing ------------------------------------------------------------------------------------- */
