@@ -67,6 +67,7 @@ def pair(server, client, says="", served="", ready=LISTENS):
                                    text=True)
         try:
             wait_until(lambda: is_ready(net, process, ready), 30, "a server that listens")
+            time.sleep(0.2)  # a port of the connection manager is taken a moment before the server listens
             done = subprocess.run(under(net, *words(client, wire), interfaces=wire.tx, namespace=net.tx), check=False,
                                   capture_output=True, text=True, timeout=60)
             assert done.returncode == 0, done.stdout + done.stderr

@@ -155,11 +155,14 @@ def test_a_file_ends_after_its_time_although_the_clock_is_set_back(options, daem
 @pytest.mark.parametrize("name,options", [("a.pcapng", ()), ("a.raw", ("--raw",))])
 def test_each_crash_leaves_its_packets(name, options, daemon, wire, record, tmp):
     one = daemon([testbed.stream(wire)])
+    part, last = tmp / f"{name}.part", None
     for crash in range(3):
         recorder = record(one, "-w", tmp / name, *options)
         send(wire, 10, first=10 * crash, size=1024)
         read_all(one)
-        wait_until(lambda: (tmp / f"{name}.part").stat().st_size > 9000, 30, "10 packets on the disk")
+        wait_until(lambda: part.exists() and part.stat().st_ino != last and part.stat().st_size > 9000, 30,
+                   "10 packets on the disk")
+        last = part.stat().st_ino
         kill(recorder, one)
     recorder = record(one, "-w", tmp / name, "-c", 10, *options)
     send(wire, 10, first=30, size=1024)

@@ -71,7 +71,7 @@ def expect_whole(file):
                                               (("--seconds-back", 0.3, "-c", 2500), 0)],
                          ids=["newest", "last", "count", "back"])
 def test_a_recording_begins_and_ends_at_one_moment(options, seconds, stream, record, tmp):
-    for i in range(5):
+    for i in range(5 if os.environ.get("IBVCAP_ALL") else 2):
         file = tmp / f"{i}.pcapng"
         record_some(record, stream, "-w", file, *options, seconds=seconds)
         n = expect_whole(file)
