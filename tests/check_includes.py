@@ -126,6 +126,7 @@ FOREIGN = {
     "rdma/": ["softhca/preload", "softhca/nldev", "softhca/cm", "softhca/uverbs", "softhca/device"],
     "libconfig.h": ["daemon/config"],
     "libmnl/": ["daemon/net"],
+    "cpuid.h": ["daemon/net/driver.c"],
     "linux/netlink.h": ["softhca/device", "softhca/nldev", "softhca/preload"],
     "linux/rtnetlink.h": ["daemon/net", "softhca/roce/neighbor.c"],
     "linux/neighbour.h": ["daemon/net", "softhca/roce/neighbor.c"],
