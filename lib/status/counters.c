@@ -229,8 +229,8 @@ const struct status_field consumer_counters[CONSUMER_COUNTER_N] = {
                                "Numbers that did not come so far. A number is lost as soon as a higher one comes, and "
                                "no longer when it comes after all"),
 	CONSUMER(LOST_BEFORE_CARD) = LEVEL("lost_before_card", NULL,
-                                           "Of lost: in the sender or the network. A number that was sent twice and "
-                                           "lost once can make this too small"),
+                                           "Of lost: before the flow rules, in the sender, the network or the card. A "
+                                           "number that was sent twice and lost once can make this too small"),
 	CONSUMER(LOST_IN_CARD) = LEVEL("lost_in_card", NULL, "Of lost: while the card had no free row (no_buffer)"),
 	CONSUMER(LOST_AFTER_CARD) = LEVEL("lost_after_card", NULL, "Of lost: skipped by this consumer"),
 	CONSUMER(LOST_UNREAD) = LEVEL("lost_unread", NULL, "Of lost: in rows from which no number could be read"),

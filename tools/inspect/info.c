@@ -122,7 +122,7 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 			       ", among the losses that the recording names %" PRIu64 "\n",
 			       in_absence, counts.numbers.lost - in_absence);
 		else if (counts.numbers.lost)
-			printf("  lost before the card (sender, network) %" PRIu64
+			printf("  lost before the flow rules (sender, network, card) %" PRIu64
 			       ", among the losses that the recording names %" PRIu64 "\n",
 			       before_card, counts.numbers.lost - before_card);
 	}

@@ -219,7 +219,8 @@ static uint64_t missing_of(const struct inspect_source *source)
 	return source->n_dropped > source->n_lost ? source->n_dropped : source->n_lost;
 }
 
-static void find_lost_numbers(struct verdict *verdict, const struct inspect_numbers *numbers)
+/* counts_all: the driver does, of the packets that it or its card drops, and has counted none. */
+static void find_lost_numbers(struct verdict *verdict, const struct inspect_numbers *numbers, bool counts_all)
 {
 	uint64_t lost = 0, before_card = 0, in_absence = 0;
 
@@ -235,9 +236,9 @@ static void find_lost_numbers(struct verdict *verdict, const struct inspect_numb
 		             "that the recording names; which, cannot be told",
 		             in_absence);
 	if (before_card)
-		verdict_find(verdict, FINDING_LOSS,
-		             "%" PRIu64 " were lost before the network card, by the sender or the network",
-		             before_card);
+		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " were lost before the %s", before_card,
+		             counts_all ? "network card, by the sender or the network"
+		                        : "flow rules, by the sender, the network or the card");
 	else if (lost && !in_absence)
 		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " are absent by their own numbers", lost);
 }
@@ -411,7 +412,7 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
 	if (missing > pieces)
 		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing", missing - pieces);
 	verdict_find_pieces(verdict, pieces);
-	find_lost_numbers(verdict, numbers);
+	find_lost_numbers(verdict, numbers, counts_all);
 	for (uint32_t i = 0; i < numbers->n_streams; i++)
 		find_unfollowed(verdict, &numbers->streams[i]);
 	is_decided = is_decided_by_numbers(sum, numbers, unknown);

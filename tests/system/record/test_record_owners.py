@@ -153,7 +153,7 @@ def test_what_a_restart_took_is_not_blamed_on_others(start_daemon, wire, record,
     assert (consumer["lost_in_absence"], consumer["lost_before_card"]) == (100, 0), consumer
     check.send_signal(signal.SIGTERM)
     out = check.communicate(timeout=30)[0]
-    assert check.returncode == NOT_COMPLETE and "cannot be told 100\n" in out and "(sender, network) 1" not in out, out
+    assert check.returncode == NOT_COMPLETE and "cannot be told 100\n" in out and "card) 1" not in out, out
     assert "the network card lost" not in out, out
     recorder.process.send_signal(signal.SIGTERM)
     code, said, err = recorder.finish()

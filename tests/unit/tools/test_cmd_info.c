@@ -322,8 +322,8 @@ Test(cmd_info, the_own_numbers_are_printed)
 	cr_expect(strstr(printed, "  lidar, by the packets' own numbers:\nsource 0: ") != NULL);
 	cr_expect(strstr(printed, "  sent 11 = once 4 + lost 7; ") != NULL);
 	cr_expect(strstr(printed,
-	                 "  lost before the card (sender, network) 7, among the losses that the recording names "
-	                 "0\n") != NULL);
+	                 "  lost before the flow rules (sender, network, card) 7, among the losses that the recording "
+	                 "names 0\n") != NULL);
 	cr_expect(eq(int, INFO("-j", "a"), 1));
 	expect_json("0.sequences.0.stream", "\"lidar\"");
 	expect_json("0.sequences.0.lost_before_card", "7");

@@ -208,6 +208,9 @@ Test(inspect_verdict, packets_that_are_missing_are_counted)
 	     account->rx.unknown = IBVCAP_UNKNOWN_OUTAGE);
 	CASE("lost before the card", FINDING_LOSS,
 	     "incomplete: 2 were lost before the network card, by the sender or the network", lost_number(recording));
+	CASE("lost before the card, or by one that does not count all", FINDING_LOSS,
+	     "incomplete: 2 were lost before the flow rules, by the sender, the network or the card",
+	     lost_number(recording), account->rx.interface_counts_all = false);
 	CASE("all lost numbers are named", FINDING_LOSS,
 	     "incomplete: 7 packets are missing; 5 are absent by their own numbers", lost_and_named(recording));
 	CASE("some lost numbers are named", FINDING_LOSS,
