@@ -5,6 +5,7 @@
 Each card has a wire to a second one, the tests' sender. As a program: the options of qemu that make them, one a line.
 """
 import json
+import os
 import pathlib
 import select
 import subprocess
@@ -27,15 +28,28 @@ def device(number):
             "mac": mac(number)}
 
 
+def wire(number, end, other, network):
+    """One end of a wire: UDP packets on this machine's loopback. A card that has no room loses packets, as on a real
+    wire: it drops them, or qemu does once the socket is full. qemu's hub would make the sender wait."""
+    ports = {"near": 7501, "far": 7502}
+    return ",".join([f"dgram,id={end}{number}"] +
+                    [f"{side}.type=inet,{side}.host={network}.{number + 1},{side}.port={ports[at]}"
+                     for side, at in (("local", end), ("remote", other))])
+
+
 def options():
+    # All of 127.0.0.0/8 is this machine's: each virtual machine has addresses of its own.
+    network = f"127.{os.getpid() % 250 + 1}.{os.getpid() // 250 % 256}"
     for number in range(len(MODELS)):
-        for end in ("near", "far"):
-            yield from ("-netdev", f"hubport,id={end}{number},hubid={number}")
+        for end, other in (("near", "far"), ("far", "near")):
+            yield from ("-netdev", wire(number, end, other, network))
         # A card can be unplugged from a root port of PCI Express, and not from the bus itself.
         yield from ("-device", f"pcie-root-port,id=slot{number},chassis={number + 1},slot={number + 1}")
         properties = device(number)
         yield from ("-device", ",".join([properties.pop("driver"), *map("=".join, properties.items())]))
-        yield from ("-device", f"virtio-net-pci,id=sender{number},netdev=far{number},mac={mac(number, 1)}")
+        # x-txburst: qemu sends one packet between two looks at the other end, so a socket gets full only if a card is.
+        yield from ("-device",
+                    f"virtio-net-pci,id=sender{number},netdev=far{number},mac={mac(number, 1)},x-txburst=1")
 
 
 class Monitor:
