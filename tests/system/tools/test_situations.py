@@ -89,12 +89,14 @@ SITUATIONS = (
     ("a full disk, for programs", "ibvcap record quiet -w /dev/full -t 0.2 -j", IO, '"verdict": "not proven"'),
     ("packets longer than their rows", "ibvcap record cut -c 3 -w a.pcapng", 0, "3 are cut", "raise payload_size"),
     ("^C", "ibvcap record lidar -w a.pcapng 2>said & until grep -q lossy said; do sleep 0.02; done; kill -INT $!; "
-     "wait $!; status=$?; cat said; exit $status", 0, "Complete: no packet is missing."),
+     "wait $!; status=$?; cat said; exit $status", 0,
+     "Complete from the flow rules on: no packet is missing."),
     ("more of the past than there is", "ibvcap record lidar -w last.pcapng -q --last 86400", 0, "history_blocks"),
     ("a size with a unit too many", "ibvcap record lidar -w a.pcapng -C 10MB", USAGE, "'10MB'", "k, M or G"),
     ("old files are deleted, and none is new", "ibvcap record lidar -w a.pcapng -W 3", USAGE, "--file-seconds"),
     # Files.
-    ("and what their file says", "ibvcap info cut.pcapng", 0, "complete: no packet is missing; 3 are cut"),
+    ("and what their file says", "ibvcap info cut.pcapng", 0,
+     "complete from the flow rules on: no packet is missing; 3 are cut"),
     ("info of no file", "ibvcap info nosuch.pcapng", NO_INPUT, "No such file"),
     ("info of an empty file", "ibvcap info empty.pcapng", 2, "not proven: there is nothing in the file"),
     ("info of a text", "ibvcap info text.pcapng", DATA, "not a pcapng file"),
