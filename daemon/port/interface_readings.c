@@ -137,8 +137,11 @@ static int interface_read_kernel(void *context, uint64_t *lost)
 	struct interface_kernel *kernel = context;
 	int r;
 
-	if (atomic_exchange(&kernel->is_net_due, false))
+	if (atomic_exchange(&kernel->is_net_due, false)) {
 		kernel->net_result = net_interface_read(kernel->name, &kernel->net, NULL);
+		if (kernel->net_result < 0)
+			atomic_store(&kernel->is_net_due, true);
+	}
 	interface_read_discards(kernel);
 	r = kernel->links ? link_losses_read(kernel->links) : 0;
 	kernel->is_complete = kernel->links ? link_losses_are_complete(kernel->links) : kernel->has_discards;
