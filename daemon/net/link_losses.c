@@ -32,7 +32,6 @@ struct link_device {
 	bool is_veth;
 	bool is_complete;
 	bool is_new; /* was not read yet */
-	bool has_refused;
 	struct link_refused refused;
 	struct link_statistics last;
 };
@@ -118,7 +117,6 @@ static void device_open(struct link_device *device, const char *name)
 	takers_open(&device->takers, device->index);
 	net_driver_read(name, &driver);
 	device->driver = driver_losses_find(driver.name);
-	device->has_refused = device->driver && device->driver->has_refused;
 	device->is_veth = strcmp(driver.name, "veth") == 0;
 	/* lo has no driver, and no card that could drop packets. */
 	if (device->driver)
@@ -196,7 +194,7 @@ static int losses_read_own(const struct link_losses *losses, struct link_device 
 
 static int losses_read_device(const struct link_losses *losses, struct link_device *device, struct link_statistics *now)
 {
-	if (device == losses->devices && device->has_refused && losses->refused.read)
+	if (device == losses->devices && device->driver && device->driver->has_refused && losses->refused.read)
 		return losses_read_own(losses, device, now);
 	device->refused.is_exact = true;
 	return device_read(device, losses->socket, now);
