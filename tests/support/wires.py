@@ -26,7 +26,7 @@ N_QUEUES = int(os.environ.get("IBVCAP_TEST_QUEUES", "1"))
 CLONE_NEWNET = 0x40000000
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_AUXDATA = 263, 8
-SO_RCVBUFFORCE = 33
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 SO_NETNS_COOKIE = 71
 # These are meant for the program that started the tests, and not for the programs under test.
 for name in ("COLUMNS", "LINES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM", "POSIXLY_CORRECT"):

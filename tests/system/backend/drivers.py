@@ -23,7 +23,7 @@ import recordings
 import testbed
 from departures import churn_modules, kernel_log  # noqa: F401  pylint: disable=unused-import
 from ibvcap_tool import IBVCAP
-from wires import Net, Tap, mac_bytes, run, wait_until
+from wires import SO_SNDBUFFORCE, Net, Tap, mac_bytes, run, wait_until
 
 KERNEL = tuple(int(number) for number in platform.release().split(".")[:2])
 GROUP = "239.1.1.1"
@@ -35,7 +35,6 @@ NEVER = (99, 0)
 KERNEL_TIME, CLOCK_OF_DEVICE, CLOCK_OF_KERNEL = 1 << 7, 2, 3  # lib/ibvcap/include/ibvcap/layout.h
 NO_CARRIER = {"tulip"}  # Its driver does not look at the link.
 COUNTS_ITS_DROPS = {"vmxnet3", "rtl8139"}  # with qemu's card
-SO_SNDBUFFORCE = 32
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, re
 from slow_kernel import slow_kernel as slow_kernel_of
 from stopped_thread import stopped, threads
 from testbed import BACKEND, in_namespace
+from wires import SO_SNDBUFFORCE
 
-SO_SNDBUFFORCE = 32
 N_BURST = 12000
 ALL = bool(os.environ.get("IBVCAP_ALL"))
 LAN_SECONDS, LAN_BURST, LAN_PAUSE_S = (60, 1, 0.2) if ALL else (3, 10, 0.01)
@@ -217,7 +217,7 @@ def n_dropped_unknown(one, wire, frames):
     return interface_of(one).get("kernel_dropped", 0)
 
 
-@pytest.mark.parametrize("has_listeners", [False, True] if os.environ.get("IBVCAP_ALL") else [False])
+@pytest.mark.parametrize("has_listeners", [False, True] if ALL else [False])
 def test_what_a_lan_sends_to_all_is_no_loss(daemon, wire, record, tmp, has_listeners):
     """The kernel counts a frame that nobody takes as dropped. Numbered packets come beside. What the daemon learns, it
     has seen before."""

@@ -12,7 +12,7 @@ import threading
 import time
 
 import frames
-from wires import in_namespace
+from wires import SO_SNDBUFFORCE, in_namespace
 
 # Outer ports of tunnels, with the tunnels' headers: VXLAN, Geneve.
 TUNNELS = {4789: struct.pack("!II", 1 << 27, 7 << 8), 6081: struct.pack("!II", 0x6558, 7 << 8)}
@@ -21,7 +21,6 @@ LIDAR_PORTS = (*PLAIN_PORTS[:-1], *TUNNELS, PLAIN_PORTS[-1])
 HEADERS = 14 + 20 + 8  # of a frame: Ethernet, IPv4, UDP
 N_SOURCES, N_IN_TUNNEL = 8, 2
 STEP_S = 0.005
-SO_SNDBUFFORCE = 32
 SOL_PACKET, PACKET_VNET_HDR = 263, 15
 GSO_UDP_L4, NEEDS_CSUM = 5, 1
 UNIT_BYTES = 8
