@@ -61,7 +61,8 @@ static void rx_losses_show_counters(const struct rx_losses *losses)
 	}
 }
 
-void rx_losses_note_interface(struct rx_losses *losses, uint64_t lost, uint64_t at_ns, uint64_t utc_ns, bool counts_all)
+void rx_losses_note_interface(struct rx_losses *losses, uint64_t lost, uint64_t at_ns, uint64_t utc_ns,
+                              uint64_t uncounted_ns)
 {
 	struct ring_interface *interface = &losses->interface;
 
@@ -77,7 +78,7 @@ void rx_losses_note_interface(struct rx_losses *losses, uint64_t lost, uint64_t 
 	losses->interface_utc_ns = utc_ns;
 	interface->lost = lost;
 	interface->read_ns = at_ns;
-	interface->counts_all = counts_all;
+	interface->uncounted_ns = uncounted_ns;
 	losses_note_interface(&losses->sum, lost, at_ns);
 	for (uint32_t i = 0; i < losses->sum.n_queues; i++)
 		daemon_store_interface(losses->rings[i], interface);

@@ -29,9 +29,12 @@ void rx_losses_add_queue(struct rx_losses *losses, uint32_t queue, struct ibvcap
  */
 bool rx_losses_read(struct rx_losses *losses, const struct losses_reading *reading);
 
-/** The interface was read: show what it has lost before the flow rules. utc_ns: when it was read. */
+/**
+ * The interface was read: show what it has lost before the flow rules. utc_ns: when it was read. uncounted_ns: until
+ * then it may have lost packets uncounted, CLOCK_MONOTONIC.
+ */
 void rx_losses_note_interface(struct rx_losses *losses, uint64_t lost, uint64_t at_ns, uint64_t utc_ns,
-                              bool counts_all);
+                              uint64_t uncounted_ns);
 
 /** Add up what the workers have noted since, and write it into the rings. */
 void rx_losses_update(struct rx_losses *losses);

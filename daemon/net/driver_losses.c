@@ -11,10 +11,11 @@
 
 const struct driver_losses driver_losses_table[] = {
 	/*
-	 * net/8021q/vlan_core.c, vlan_do_receive: hands packets on at once. The interface below counts what is lost
-	 * before. So do bonds, bridges, macvlan and ipvlan.
+	 * net/8021q/vlan_core.c, vlan_do_receive: hands packets on at once. The interface below counts most of what is
+	 * lost before. It does not count what a filter of it drops (tc, nftables), and one that is deleted takes its
+	 * counts with it. The same holds of bonds, bridges, macvlan, ipvlan and tunnels.
 	 */
-	{.driver = "802.1Q VLAN Support", .is_complete = true},
+	{.driver = "802.1Q VLAN Support"},
 	/*
 	 * realtek/8139cp.c, __cp_get_stats: rx_missed_errors has RxMissed; rx_dropped, packets without an skb. rx_fifo
 	 * (cp_get_ethtool_stats) has the same packets as RxMissed.
@@ -40,10 +41,10 @@ const struct driver_losses driver_losses_table[] = {
 	 * a virtual function does not see them.
 	 */
 	{.driver = "bnxt_en", .statistics = {"*: rx_buf_errors", "rx_discard_packets_cos[0-7]"}, .delay_ms = 2500},
-	/* drivers/net/bonding/bond_main.c, bond_handle_frame. */
-	{.driver = "bonding", .is_complete = true},
-	/* net/bridge/br_input.c, br_pass_frame_up. */
-	{.driver = "bridge", .is_complete = true},
+	/* drivers/net/bonding/bond_main.c, bond_handle_frame: what comes to a port at rest is dropped, uncounted. */
+	{.driver = "bonding"},
+	/* net/bridge/br_input.c, br_handle_frame: what comes to a port that does not forward is dropped, uncounted. */
+	{.driver = "bridge"},
 	/*
 	 * chelsio/cxgb4/cxgb4_main.c, cxgb_get_stats: rx_dropped has rx_ovflow0 to 3 and rx_trunc0 to 3. What the card
 	 * drops of congested queues is not in it.
@@ -64,7 +65,7 @@ const struct driver_losses driver_losses_table[] = {
 	 */
 	{.driver = "ena", .delay_ms = 1500},
 	/* drivers/net/geneve.c, geneve_rx, and net/core/gro_cells.c, gro_cells_receive: rx_dropped has full queues. */
-	{.driver = "geneve", .is_complete = true},
+	{.driver = "geneve"},
 	/*
 	 * google/gve/gve_ethtool.c, gve_get_ethtool_stats: the device's counts, every 20 s
 	 * (GVE_STATS_REPORT_TIMER_PERIOD), and those of the driver; gve_get_stats has none of them.
@@ -98,7 +99,7 @@ const struct driver_losses driver_losses_table[] = {
 	/* intel/igc/igc_main.c, igc_update_stats, as igb. */
 	{.driver = "igc", .is_complete = true, .has_twice = true},
 	/* drivers/net/ipvlan/ipvlan_core.c, ipvlan_multicast_enqueue: the rx_dropped below has full queues. */
-	{.driver = "ipvlan", .is_complete = true},
+	{.driver = "ipvlan"},
 	/*
 	 * intel/ixgbe/ixgbe_main.c, ixgbe_update_stats: rx_missed_errors has MPC, no room in the port;
 	 * rx_no_dma_resources has QPRDC, no descriptor.
@@ -107,7 +108,7 @@ const struct driver_losses driver_losses_table[] = {
 	/* intel/ixgbevf/ethtool.c, ixgbevf_gstrings_stats: counts none. */
 	{.driver = "ixgbevf"},
 	/* drivers/net/macvlan.c, macvlan_broadcast_enqueue, as ipvlan. */
-	{.driver = "macvlan", .is_complete = true},
+	{.driver = "macvlan"},
 	/*
 	 * mellanox/mlx4/en_port.c, mlx4_en_DUMP_ETH_STATS, every 250 ms (STATS_DELAY): rx_fifo_errors has RdropOvflw,
 	 * rx_dropped RDROP, all packets that were dropped, and those without an skb.
@@ -138,8 +139,8 @@ const struct driver_losses driver_losses_table[] = {
 	{.driver = "sfc",
          .statistics = {"port_rx_nodesc_drops", "port_rx_pm_discard_[bqv]*", "port_rx_pm_trunc_*"},
          .delay_ms = 1500},
-	/* drivers/net/team/team_core.c, team_handle_frame. */
-	{.driver = "team", .is_complete = true},
+	/* drivers/net/team/team_core.c, team_handle_frame, as bonding. */
+	{.driver = "team"},
 	/*
 	 * broadcom/tg3.c, tg3_get_nstats, once a second (tg3_timer): rx_missed_errors has rx_discards; of 5717, 5762
 	 * and the first 5719 and 5720 these are not packets (tg3_periodic_fetch_stats).
@@ -164,7 +165,7 @@ const struct driver_losses driver_losses_table[] = {
 	 */
 	{.driver = "vmxnet3", .statistics = {"*pkts rx OOB"}},
 	/* drivers/net/vxlan/vxlan_core.c, vxlan_rcv, as geneve. */
-	{.driver = "vxlan", .is_complete = true},
+	{.driver = "vxlan"},
 	{.driver = NULL},
 };
 

@@ -32,6 +32,7 @@ struct link_device {
 	bool is_veth;
 	bool is_complete;
 	bool is_new; /* was not read yet */
+	uint32_t xdp_program;
 	struct link_refused refused;
 	struct link_statistics last;
 };
@@ -43,7 +44,6 @@ struct link_losses {
 	FILE *softnet; /* softnet_stat, open: to open it takes longer than to read it */
 	struct link_device devices[DEVICES_MAX];
 	unsigned n_devices;
-	bool has_others;   /* interfaces that are not read */
 	uint64_t found_ns; /* when the devices were looked for */
 	struct link_backlog backlog;
 	uint64_t packets[LINK_LOSS_N];
@@ -157,8 +157,7 @@ static int device_read(struct link_device *device, struct mnl_socket *socket, st
 	};
 	if (device->is_veth)
 		device->is_complete = device_read_peer(&link, socket, &now->peer) == 0;
-	else if (link.is_other_away) /* the interface below */
-		device->is_complete = false;
+	device->xdp_program = link.xdp_program;
 	return 0;
 }
 
@@ -247,8 +246,6 @@ static void losses_add_device(struct link_losses *losses, const char *name)
 		device = &losses->devices[losses->n_devices++];
 	if (device)
 		device_open(device, name);
-	else
-		losses->has_others = true;
 }
 
 /* Ports of a bond or a bridge may come; one that has gone is read no more. */
@@ -259,7 +256,6 @@ static void losses_find_devices(struct link_losses *losses)
 	losses->found_ns = time_monotonic_ns();
 	losses_add_device(losses, losses->interface);
 	net_lowers_read("/sys", losses->interface, &lowers);
-	losses->has_others = lowers.n > NET_LOWERS_MAX;
 	for (unsigned i = 0; i < u32_min(lowers.n, NET_LOWERS_MAX); i++)
 		losses_add_device(losses, lowers.names[i]);
 }
@@ -320,9 +316,10 @@ uint64_t link_losses_of(const struct link_losses *losses, enum link_loss kind)
 
 bool link_losses_are_complete(const struct link_losses *losses)
 {
-	bool are_complete = !losses->has_others;
+	return losses->devices[0].is_complete;
+}
 
-	for (unsigned i = 0; i < losses->n_devices; i++)
-		are_complete &= losses->devices[i].is_complete;
-	return are_complete;
+uint32_t link_losses_xdp_program(const struct link_losses *losses)
+{
+	return losses->devices[0].xdp_program;
 }

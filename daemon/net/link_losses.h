@@ -47,8 +47,14 @@ int link_losses_read(struct link_losses *losses);
 /** Packets of a kind, as of the last reading. They only grow. */
 uint64_t link_losses_of(const struct link_losses *losses, enum link_loss kind);
 
-/** Does the driver of each interface below count all packets that its card drops? */
+/**
+ * Does the interface's driver count all packets that it, its card or the kernel drops? Not of an interface that is
+ * stacked on others (driver_losses.h).
+ */
 bool link_losses_are_complete(const struct link_losses *losses);
+
+/** The XDP program of the interface, which may drop packets uncounted, as of the last reading. 0: none. */
+uint32_t link_losses_xdp_program(const struct link_losses *losses);
 
 /* ---- the sums alone, without an interface ---------------------------------------------------------- */
 

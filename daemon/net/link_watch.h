@@ -16,6 +16,7 @@ struct link_change {
 	bool is_down;         /* now, or it was for a moment: each change of the link is an event */
 	unsigned lower_index; /* the interface that it stands on in this network namespace; 0: none */
 	int vlan;             /* 802.1Q; -1: it is not the interface of a VLAN */
+	uint32_t xdp_program; /* ID of one that is attached; 0: none */
 };
 
 typedef void link_watch_changed(void *context, const struct link_change *change);

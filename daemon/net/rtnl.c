@@ -176,6 +176,18 @@ static void rtnl_read_address(const struct nlattr *attribute, sa_family_t family
 
 /* ---- a link --------------------------------------------------------------------------------------- */
 
+/* The driver, the kernel (generic) and the card may have one each. */
+static uint32_t rtnl_read_xdp_program(const struct nlattr *xdp)
+{
+	static const uint16_t types[] = {IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID, IFLA_XDP_HW_PROG_ID};
+	const struct rtnl_attributes attributes = rtnl_read_nested(xdp);
+	uint32_t id = 0;
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && !id; i++)
+		rtnl_read_u32(attributes.of[types[i]], &id);
+	return id;
+}
+
 static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(message);
@@ -186,7 +198,7 @@ static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 	link->up = (info->ifi_flags & IFF_UP) && (info->ifi_flags & IFF_RUNNING);
 	rtnl_read_u32(attributes.of[IFLA_MTU], &link->mtu);
 	link->has_mac = rtnl_read_mac(attributes.of[IFLA_ADDRESS], link->mac);
-	rtnl_read_u32(rtnl_read_nested(attributes.of[IFLA_XDP]).of[IFLA_XDP_PROG_ID], &link->xdp_program);
+	link->xdp_program = rtnl_read_xdp_program(attributes.of[IFLA_XDP]);
 	snprintf(link->qdisc, sizeof(link->qdisc), "%s", qdisc ? mnl_attr_get_str(qdisc) : "");
 	rtnl_read_u32(attributes.of[IFLA_LINK], &link->other_index);
 	link->is_other_away = rtnl_read_u32(attributes.of[IFLA_LINK_NETNSID], &link->other_namespace);
@@ -294,6 +306,7 @@ bool rtnl_read_link_change(const struct nlmsghdr *message, struct link_change *c
 		.is_gone = message->nlmsg_type == RTM_DELLINK,
 		.is_down = !(info->ifi_flags & IFF_UP) || !(info->ifi_flags & IFF_RUNNING),
 		.vlan = rtnl_read_vlan(attributes.of[IFLA_LINKINFO]),
+		.xdp_program = rtnl_read_xdp_program(attributes.of[IFLA_XDP]),
 	};
 	if (!attributes.of[IFLA_LINK_NETNSID]) /* else the index belongs to another network namespace */
 		rtnl_read_u32(attributes.of[IFLA_LINK], &change->lower_index);

@@ -16,7 +16,7 @@ struct rtnl_link {
 	bool has_mac; /* a tunnel without Ethernet headers has none, and its neighbours neither */
 	uint8_t mac[6];
 	char qdisc[NET_QUEUEING_BYTES]; /* kind of its queueing discipline */
-	uint32_t xdp_program;           /* ID of the XDP program that is attached; 0: none */
+	uint32_t xdp_program;           /* ID of an XDP program that is attached; 0: none */
 	uint32_t other_index;           /* of the interface below, or of a veth's other end; its own or 0: none */
 	bool is_other_away;             /* that one is in another network namespace */
 	uint32_t other_namespace;       /* by the kernel's ID of it */

@@ -43,6 +43,7 @@ struct interface_kernel {
 	uint64_t discards;
 	uint64_t discards_at_open;
 	bool is_complete; /* the driver counts all packets that are lost before the flow rules */
+	uint32_t xdp_program;
 	struct net_interface net;
 	int net_result;
 };
@@ -80,6 +81,8 @@ struct interface {
 	struct reading out_of_buffer;            /* and everything else of the port */
 	uint64_t counters[INTERFACE_COUNTER_N];  /* as of the last readings; COUNTER_ABSENT: not known */
 	bool counts_all_losses;                  /* before the flow rules, likewise */
+	uint64_t uncounted_ns;                   /* it did not count all of them until then, CLOCK_MONOTONIC */
+	bool has_foreign_program;                /* another process has attached an XDP program, by the last event */
 	bool port_active;                        /* as the device sees it; true if it does not say */
 	struct interface_kernel *kernel;         /* NULL: not open */
 	uint64_t silent_ns; /* how long the device has not answered, if that is too long; 0: it answers */

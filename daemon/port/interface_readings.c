@@ -7,11 +7,13 @@
 
 #include "daemon/base/log.h"
 #include "daemon/state/state.h"
+#include "lib/base/min.h"
 #include "lib/base/time.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SILENT_NS (3 * TIME_SECOND_NS)
 
@@ -44,6 +46,45 @@ void interface_watch_link(struct interface *interface)
 	reading_ask(&interface->out_of_buffer);
 }
 
+/* ---- packets that nothing counts ----------------------------------------------------------------------- */
+
+/* Backend xdp has one program for all of the daemon's queues, and it passes on what is for none of them. */
+static bool interface_is_own_program(const struct interface *interface)
+{
+	const struct interface *other;
+
+	if (interface->daemon)
+		TAILQ_FOREACH (other, &interface->daemon->interfaces, link)
+			if (strcmp(other->name, interface->name) == 0 && strcmp(other->ops->name, "xdp") == 0)
+				return true;
+	return strcmp(interface->ops->name, "xdp") == 0;
+}
+
+static void interface_note_uncounted(struct interface *interface, uint64_t until_ns)
+{
+	interface->uncounted_ns = u64_max(interface->uncounted_ns, until_ns);
+}
+
+/* A program may come and go between two readings. */
+static void interface_note_program(struct interface *interface, uint32_t xdp_program)
+{
+	bool is_foreign = xdp_program && interface->kernel->links && !interface_is_own_program(interface);
+
+	if (is_foreign || interface->has_foreign_program)
+		interface_note_uncounted(interface, time_monotonic_ns());
+	interface->has_foreign_program = is_foreign;
+}
+
+static void interface_renew_uncounted(struct interface *interface)
+{
+	const struct interface_kernel *kernel = interface->kernel;
+	bool counts_all = kernel->is_complete && !(kernel->xdp_program && !interface_is_own_program(interface));
+
+	if (!counts_all || !interface->counts_all_losses) /* it changed since the last reading */
+		interface_note_uncounted(interface, kernel->lost.tried_ns);
+	interface->counts_all_losses = counts_all;
+}
+
 /* ---- an interface that goes and comes back ----------------------------------------------------------- */
 
 static void interface_note_deleted(struct interface *interface)
@@ -72,7 +113,9 @@ void interface_take_link_change(struct interface *interface, const struct link_c
 		interface_set_missing(interface, true);
 		interface_renew_link(interface);
 	}
-	if (change->index != 0 && change->index != interface->opened_index && !interface->is_missing)
+	if (change->index != 0 && change->index == interface->opened_index)
+		interface_note_program(interface, change->xdp_program);
+	else if (change->index != 0 && !interface->is_missing)
 		return;
 	atomic_store(&interface->kernel->is_net_due, true);
 	reading_renew(&interface->kernel->lost);
@@ -145,6 +188,7 @@ static int interface_read_kernel(void *context, uint64_t *lost)
 	interface_read_discards(kernel);
 	r = kernel->links ? link_losses_read(kernel->links) : 0;
 	kernel->is_complete = kernel->links ? link_losses_are_complete(kernel->links) : kernel->has_discards;
+	kernel->xdp_program = kernel->links ? link_losses_xdp_program(kernel->links) : 0;
 	*lost = kernel->discards;
 	for (uint32_t i = INTERFACE_COUNTER_CARD_DROPPED; i < INTERFACE_COUNTER_N && kernel->links; i++)
 		*lost += link_losses_of(kernel->links, kinds[i]);
@@ -155,7 +199,7 @@ static void interface_take_counters(struct interface *interface)
 {
 	const struct interface_kernel *kernel = interface->kernel;
 
-	interface->counts_all_losses = kernel->is_complete;
+	interface_renew_uncounted(interface);
 	if (kernel->has_discards)
 		interface->counters[INTERFACE_COUNTER_PORT_DISCARDS] = kernel->discards;
 	for (uint32_t i = INTERFACE_COUNTER_CARD_DROPPED; i < INTERFACE_COUNTER_N && kernel->links; i++)

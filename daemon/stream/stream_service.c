@@ -66,7 +66,7 @@ static int stream_service_serve(struct daemon *daemon, struct service *service, 
 		.matched = &stream->matched,
 		.losses = &stream->losses,
 		.interface_lost = &interface->kernel->lost,
-		.interface_counts_all = &interface->counts_all_losses,
+		.interface_uncounted_ns = &interface->uncounted_ns,
 		.n_queues = stream->n_queues,
 		.context = stream,
 	};

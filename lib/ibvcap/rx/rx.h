@@ -106,12 +106,11 @@ int rx_new(struct ibvcap_rx **rx, const char *path, const char *stream, const st
 
 /* state of struct ibvcap_rx_moment */
 enum rx_moment_state {
-	RX_MOMENT_AWAY = 1 << 0,        /* the daemon, or the connection to it, had ended */
-	RX_MOMENT_FAILED = 1 << 1,      /* a queue had failed */
-	RX_MOMENT_REMOVED = 1 << 2,     /* the stream was removed */
-	RX_MOMENT_UNSETTLED = 1 << 3,   /* no entry will count the losses until the moment */
-	RX_MOMENT_ALL_QUEUES = 1 << 4,  /* the handle is to read all queues of the stream */
-	RX_MOMENT_COUNTS_LESS = 1 << 5, /* the interface may lose packets before the flow rules without counting them */
+	RX_MOMENT_AWAY = 1 << 0,       /* the daemon, or the connection to it, had ended */
+	RX_MOMENT_FAILED = 1 << 1,     /* a queue had failed */
+	RX_MOMENT_REMOVED = 1 << 2,    /* the stream was removed */
+	RX_MOMENT_UNSETTLED = 1 << 3,  /* no entry will count the losses until the moment */
+	RX_MOMENT_ALL_QUEUES = 1 << 4, /* the handle is to read all queues of the stream */
 };
 
 #endif

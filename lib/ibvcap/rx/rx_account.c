@@ -59,7 +59,7 @@ static bool moment_load_interface(struct ibvcap_rx_moment *moment, const struct 
 	moment->interface_after = interface.lost;
 	moment->interface_from_ns = interface.from_ns;
 	moment->interface_until_ns = interface.until_ns;
-	moment->state |= interface.counts_all ? 0 : RX_MOMENT_COUNTS_LESS;
+	moment->interface_uncounted_ns = interface.uncounted_ns;
 	return interface.read_ns >= moment->monotonic_ns;
 }
 
@@ -129,6 +129,7 @@ int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap
 	stream->interface_after = u64_max(stream->interface_after, queue->interface_after);
 	stream->interface_from_ns = u64_max(stream->interface_from_ns, queue->interface_from_ns);
 	stream->interface_until_ns = u64_max(stream->interface_until_ns, queue->interface_until_ns);
+	stream->interface_uncounted_ns = u64_max(stream->interface_uncounted_ns, queue->interface_uncounted_ns);
 	stream->past.least = u64_max(stream->past.least, queue->past.least);
 	stream->past.outages = u64_max(stream->past.outages, queue->past.outages);
 	/* The losses before all boundaries are those that the oldest of the entries counts. */
@@ -201,6 +202,7 @@ static void moment_settle_by_last(struct ibvcap_rx_moment *moment, const struct 
 	    reattach->last_interface.read_ns >= moment->monotonic_ns) {
 		moment->after = last_losses(queue);
 		moment->interface_after = reattach->last_interface.lost;
+		moment->interface_uncounted_ns = reattach->last_interface.uncounted_ns;
 	} else {
 		moment->state |= RX_MOMENT_UNSETTLED;
 	}
@@ -259,6 +261,7 @@ static bool moment_settle_all(struct ibvcap_rx_moment *moment, const struct ibvc
 	moment->interface_after = sum.interface_after;
 	moment->interface_from_ns = sum.interface_from_ns;
 	moment->interface_until_ns = sum.interface_until_ns;
+	moment->interface_uncounted_ns = sum.interface_uncounted_ns;
 	moment->outage_from_ns = sum.outage_from_ns;
 	moment->outage_until_ns = sum.outage_until_ns;
 	moment->is_settled = 1;
@@ -372,7 +375,7 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 		.failures = difference(until->failures, from->failures),
 		.outages = outages_between(from, until),
 		.unknown = unknown_between(from, until),
-		.interface_counts_all = !((from->state | until->state) & RX_MOMENT_COUNTS_LESS),
+		.interface_counts_all = until->interface_uncounted_ns <= from->monotonic_ns,
 		.interface_lost = interface_lost_between(from, until),
 	};
 	int r = sized_struct_check(from, sizeof(*from), "ibvcap_rx_moment");

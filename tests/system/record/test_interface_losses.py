@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets that are lost before the flow rules: by the interface, its driver, the kernel, or the other end of a veth. No
 file that lacks one says that it is complete, and the counters say where they were lost."""
+import contextlib
 import errno
 import os
 import signal
@@ -18,6 +19,10 @@ from testbed import BACKEND, in_namespace
 from wires import SO_SNDBUFFORCE
 
 N_BURST = 12000
+DROP_SOURCE = """int drop(void *context) __attribute__((section("xdp")));
+int drop(void *context) { return 1; }
+char terms[] __attribute__((section("license"))) = "GPL";
+"""
 ALL = bool(os.environ.get("IBVCAP_ALL"))
 LAN_SECONDS, LAN_BURST, LAN_PAUSE_S = (60, 1, 0.2) if ALL else (3, 10, 0.01)
 LISTENERS = (0x88cc, 0x0004, 0x88f7)
@@ -194,6 +199,57 @@ def test_a_packet_that_is_dropped_among_those_without_room_is_found(daemon, wire
     expect_not_proven(code, file)
     assert interface_of(one)["kernel_dropped"] == 4, interface_of(one)
     assert accounts(file)[0]["interface_lost"] == 4
+
+
+# ---- what nothing counts -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def dropping_program(wire, tmp):
+    """An XDP program of another process, which drops all packets."""
+    link = ("ip", "-n", wire.net.rx, "link", "set", "dev", wire.interface, "xdpgeneric")
+    testbed.run("clang", "-O2", "-target", "bpf", "-c", "-x", "c", "-", "-o", tmp / "drop.o", input=DROP_SOURCE)
+    run(*link, "object", tmp / "drop.o", "section", "xdp")
+    yield
+    run(*link, "off")
+
+
+def record_counted(one, record, tmp, work):
+    """(numbers of a recording, whether the interface counted all)."""
+    code, file = record_while(one, record, tmp, work)
+    account, = accounts(file)
+    assert (code, account["verdict"], account["interface_lost"]) == (0, "complete", 0), account
+    return numbers(file), account.get("interface_counts_all", False)
+
+
+@pytest.mark.skipif(BACKEND != "packet", reason="beside the program of xdp there is no other")
+def test_a_program_that_drops_packets_for_a_moment_leaves_losses_unknown(daemon, wire, record, tmp):
+    """It comes and goes between two readings of the interface."""
+    wire.move_sender()
+    one = daemon([testbed.stream(wire)])
+
+    def drop():
+        send(wire, 300)
+        with dropping_program(wire, tmp):
+            send(wire, 10, 300)
+        send(wire, 300, 310)
+
+    assert record_counted(one, record, tmp, lambda: send(wire, 300)) == ([*range(300)], True)
+    assert record_counted(one, record, tmp, drop) == ([*range(300), *range(310, 610)], False)
+    assert record_counted(one, record, tmp, lambda: send(wire, 300)) == ([*range(300)], True)
+
+
+@needs_kernel
+def test_a_bridge_does_not_count_what_its_ports_drop(daemon, wire, record, tmp):
+    wire.move_sender()
+    run("ip", "-n", wire.net.rx, "link", "add", "br0", "mtu", "9000", "type", "bridge")
+    run("ip", "-n", wire.net.rx, "link", "set", wire.interface, "master", "br0")
+    run("ip", "-n", wire.net.rx, "link", "set", "br0", "address", wire.mac, "up")
+    try:
+        one = daemon([testbed.stream(wire, interface="br0", backend="packet")])
+        assert record_counted(one, record, tmp, lambda: send(wire, 300)) == ([*range(300)], False)
+    finally:
+        run("ip", "-n", wire.net.rx, "link", "del", "br0")
 
 
 # ---- what is no loss -----------------------------------------------------------------------------------------------

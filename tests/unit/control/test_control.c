@@ -57,6 +57,7 @@ static struct control_interface port;
 static struct reading matched, out_of_buffer, lost;
 static uint64_t port_counters[INTERFACE_COUNTER_N];
 static const bool counts_all = true;
+static const uint64_t uncounted_ns;
 static struct control *control;
 
 static uid_t daemon_user; /* root */
@@ -157,7 +158,7 @@ static void make_control(void)
 		.matched = &matched,
 		.losses = &ledger,
 		.interface_lost = &lost,
-		.interface_counts_all = &counts_all,
+		.interface_uncounted_ns = &uncounted_ns,
 		.n_queues = 1,
 		.queues = {&control_queue},
 	};

@@ -84,8 +84,7 @@ void attached_prepare(struct attached *attached, int fds[PROTOCOL_FD_N], int *so
 	                              .n_earlier = attached->n_earlier,
 	                              .start = attached->start};
 	init_ring(attached);
-	daemon_store_interface(attached->ring.ring,
-	                       &(struct ring_interface){.read_ns = UINT64_MAX, .counts_all = true});
+	daemon_store_interface(attached->ring.ring, &(struct ring_interface){.read_ns = UINT64_MAX});
 	attached_publish(attached, attached->n_earlier);
 	attached->consumer.start = attached->start;
 	attached->daemon_wake = attached_add_consumer(&attached->ring, &attached->consumer, epoch, fds);

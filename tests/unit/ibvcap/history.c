@@ -123,7 +123,7 @@ void history_read_interface(struct history *history)
 static void note_interface(struct history *history)
 {
 	rx_losses_note_interface(&history->ledger, history->interface_read, history->interface_at_ns,
-	                         history->interface_at_ns, true);
+	                         history->interface_at_ns, 0);
 }
 
 void history_begin(struct history *history)

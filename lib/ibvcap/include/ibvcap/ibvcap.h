@@ -409,6 +409,7 @@ struct ibvcap_rx_moment {
 	uint64_t interface_after;
 	uint64_t interface_from_ns; /* the last ones, UTC */
 	uint64_t interface_until_ns;
+	uint64_t interface_uncounted_ns;   /* it may have lost packets uncounted until then, CLOCK_MONOTONIC; 0: none */
 	struct ibvcap_settled_losses past; /* of earlier epochs: least and outages */
 	struct ibvcap_settled_losses before;
 	struct ibvcap_settled_losses after;
@@ -436,7 +437,7 @@ struct ibvcap_rx_account {
 	uint64_t outage_until_ns; /* 0: it lasts */
 	uint64_t missing; /* skipped + no_buffer_least. Add to it what else is missing: rows in error, for example */
 	uint32_t unknown; /* enum ibvcap_unknown */
-	/* 0: the driver of the interface may lose packets before the flow rules without counting them. */
+	/* 0: packets may have been lost before the flow rules, in the interval or up to 2 s before it, uncounted. */
 	uint32_t interface_counts_all;
 	/*
 	 * Packets that the card, its driver or the kernel dropped before the flow rules, of any stream or program, in

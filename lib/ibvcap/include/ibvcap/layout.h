@@ -319,8 +319,11 @@ struct ibvcap_ring {
 	IBVCAP_ATOMIC(uint64_t) interface_lost_from_ns;  /* UTC: the last ones were dropped since that time, … */
 	IBVCAP_ATOMIC(uint64_t) interface_lost_until_ns; /* … and before that; stored before interface_lost */
 	IBVCAP_ATOMIC(uint64_t) interface_read_ns;
-	/* 1: the interface's driver counts all packets that it or its card drops; 0: some are perhaps not counted. */
-	IBVCAP_ATOMIC(uint64_t) interface_counts_all;
+	/*
+	 * CLOCK_MONOTONIC: until then the interface may have dropped packets that nothing counted; 0: it has counted
+	 * all in this epoch. Stored before interface_read_ns.
+	 */
+	IBVCAP_ATOMIC(uint64_t) interface_uncounted_ns;
 
 	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_ledger ledger;
 };
