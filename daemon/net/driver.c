@@ -2,6 +2,7 @@
 /* Asks an interface's driver for its name, its card, its counters and the packets that it stamps (SIOCETHTOOL). */
 #include "daemon/net/ethtool.h"
 #include "daemon/net/net.h"
+#include "lib/base/files.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Intel's and AMD's manuals, CPUID: bit 31 of ECX of leaf 1 is 0 on every CPU; hypervisors set it for their guests. */
 static bool is_virtual_machine(void)
@@ -27,12 +27,11 @@ static bool is_virtual_machine(void)
 #endif
 }
 
-static bool has_attribute(const char *interface, const char *name)
+/* The directories of buses are the same in all network namespaces, unlike those of interfaces. */
+bool net_is_whole_card(const char *sysfs, const char *bus_info)
 {
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s/device/%s", interface, name);
-	return access(path, F_OK) == 0;
+	return files_exist("%s/bus/pci/devices/%s", sysfs, bus_info) &&
+	       !files_exist("%s/bus/pci/devices/%s/physfn", sysfs, bus_info);
 }
 
 int net_driver_read(const char *interface, struct net_driver *driver)
@@ -46,8 +45,7 @@ int net_driver_read(const char *interface, struct net_driver *driver)
 	snprintf(driver->name, sizeof(driver->name), "%s", info.driver);
 	/* "0000:3b:00.0", "vmbus_1"; drivers without a device leave it empty, or say "tap" or "N/A". */
 	driver->has_device = strpbrk(info.bus_info, "0123456789") != NULL;
-	driver->is_part = driver->has_device && (is_virtual_machine() || has_attribute(interface, "physfn") ||
-	                                         has_attribute(interface, "sfnum"));
+	driver->is_part = driver->has_device && (is_virtual_machine() || !net_is_whole_card("/sys", info.bus_info));
 	return 0;
 }
 

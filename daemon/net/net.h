@@ -60,15 +60,21 @@ struct net_driver {
 	char name[32];   /* "mlx5_core", "veth"; "": it does not say */
 	bool has_device; /* on a bus: a card, or one that a hypervisor emulates */
 	/*
-	 * The device is a part of a card (a virtual function, a subfunction), or this is a virtual machine: the card or
-	 * the hypervisor may drop packets that no counter of the device has. A machine without x86's word for it is
-	 * taken for a virtual one.
+	 * The device is not known to be a whole card (net_is_whole_card), or this is a virtual machine: the card or the
+	 * hypervisor may drop packets that no counter of the device has. A machine without x86's word for it is taken
+	 * for a virtual one.
 	 */
 	bool is_part;
 };
 
 /** -EOPNOTSUPP: the interface has no driver that says its name, as lo. */
 int net_driver_read(const char *interface, struct net_driver *driver);
+
+/**
+ * Is the device whose name a driver tells a function of PCI, and no virtual one? A subfunction is on another bus.
+ * sysfs: its path, "/sys".
+ */
+bool net_is_whole_card(const char *sysfs, const char *bus_info);
 
 /* From enum netdev_xdp_act in <linux/netdev.h>. */
 #define NET_XDP_BASIC    UINT64_C(1)
