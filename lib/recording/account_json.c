@@ -67,6 +67,7 @@ static const struct count counts[] = {
 	LATER(interface_lost),
 	LATER(interface_from_ns),
 	LATER(interface_until_ns),
+	LATER(interface_quiet_ns),
 };
 
 uint64_t recording_account_missing(const struct recording_account *account)
@@ -151,8 +152,7 @@ json_t *recording_account_to_json(const struct recording_account *account)
 		set_count(json, counts[i].key, value);
 	}
 	json_object_set_new(json, "unknown", unknown_to_json(account->rx.unknown));
-	if (account->rx.interface_counts_all)
-		json_object_set_new(json, COUNTS_ALL, json_true());
+	json_object_set_new(json, COUNTS_ALL, json_boolean(account->rx.interface_counts_all));
 	if (account->is_last)
 		json_object_set_new(json, LAST, json_true());
 	json_object_set_new(json, "verdict", json_string(ibvcap_verdict_word(recording_account_verdict(account))));

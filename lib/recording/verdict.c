@@ -2,8 +2,6 @@
 /* Makes a verdict of findings, and puts it into words. */
 #include "lib/recording/verdict.h"
 
-#include "lib/base/min.h"
-
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -28,6 +26,7 @@ void verdict_take_all(struct verdict *verdict, const struct verdict *other)
 	verdict_take(verdict, other->worst);
 	verdict->has_loss = verdict->has_loss || other->has_loss;
 	verdict->is_from_rules = verdict->is_from_rules || other->is_from_rules;
+	verdict->is_of_sources = verdict->is_of_sources || other->is_of_sources;
 }
 
 void verdict_find(struct verdict *verdict, enum finding finding, const char *format, ...)
@@ -72,16 +71,38 @@ void verdict_find_malformed(struct verdict *verdict, uint64_t n)
 		             n);
 }
 
-void verdict_find_interface(struct verdict *verdict, uint64_t lost, bool counts_all)
+void interface_drops_add(struct interface_drops *drops, const struct recording_account *account)
 {
-	if (lost)
+	uint64_t lost = account->rx.interface_lost;
+
+	if (account->queue == 0)
+		drops->lost_by_stream = 0;
+	if (lost > drops->lost_by_stream) {
+		drops->lost += lost - drops->lost_by_stream;
+		drops->lost_by_stream = lost;
+	}
+	drops->counts_all = drops->counts_all && account->rx.interface_counts_all;
+}
+
+void verdict_find_interface(struct verdict *verdict, const struct interface_drops *drops)
+{
+	if (drops->lost && drops->counts_all)
 		verdict_find(verdict, FINDING_NOTE,
-		             "these were at least %" PRIu64 ", of all streams and programs: see 'ibvcap why'", lost);
-	else if (!counts_all && verdict->worst == FINDING_NOTE) {
+		             "these were up to %" PRIu64
+		             " packets, of all streams and programs, some perhaps shortly before the beginning: see "
+		             "'ibvcap why'",
+		             drops->lost);
+	else if (drops->lost)
+		verdict_find(verdict, FINDING_NOTE,
+		             "%" PRIu64
+		             " of them were counted, of all streams and programs; the driver does not count all: see "
+		             "'ibvcap why'",
+		             drops->lost);
+	else if (!drops->counts_all && verdict->worst == FINDING_NOTE) {
 		verdict->is_from_rules = true;
 		verdict_find(verdict, FINDING_NOTE,
-		             "what was dropped before them is not known: the driver of the interface does not count "
-		             "all of it");
+		             "what was dropped before the flow rules is not known: the driver of the interface does "
+		             "not count all of it");
 	}
 }
 
@@ -89,8 +110,8 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
                            const char *filter)
 {
 	uint32_t unknown = recording_accounts_unknown(accounts, n);
-	uint64_t certain = 0, missing = 0, pieces = 0, filtered = 0, interface_lost = 0;
-	bool counts_all = true;
+	uint64_t certain = 0, missing = 0, pieces = 0, filtered = 0;
+	struct interface_drops drops = INTERFACE_DROPS_INIT;
 
 	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
 	for (unsigned i = 0; i < n; i++) {
@@ -100,8 +121,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 		missing += of_account - accounts[i].rx.no_buffer_least + accounts[i].rx.no_buffer;
 		pieces += accounts[i].sum.pieces;
 		filtered += accounts[i].sum.filtered;
-		interface_lost = u64_max(interface_lost, accounts[i].rx.interface_lost);
-		counts_all = counts_all && accounts[i].rx.interface_counts_all;
+		interface_drops_add(&drops, &accounts[i]);
 	}
 	verdict_find_pieces(verdict, pieces);
 	if (certain)
@@ -119,7 +139,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 	else
 		verdict_find(verdict, FINDING_NOTE, "no packet is missing");
 	verdict_find_unknown(verdict, unknown);
-	verdict_find_interface(verdict, interface_lost, counts_all);
+	verdict_find_interface(verdict, &drops);
 }
 
 /* ---- the result ---------------------------------------------------------------------------------- */
@@ -156,40 +176,43 @@ int verdict_exit_status(const struct verdict *verdict)
 
 /* ---- words --------------------------------------------------------------------------------------- */
 
-void verdict_print_reasons(char *text, size_t bytes, const struct verdict *verdict, const char *between)
+static void print_reasons(char *text, size_t bytes, const struct verdict *verdict, const char *between, bool begins)
 {
 	size_t used = 0;
 
 	for (const char *reason = verdict->reasons; *reason && used < bytes;) {
 		size_t n = strcspn(reason, "\n");
 
-		used += (size_t)snprintf(text + used, bytes - used, "%.*s%s", (int)n, reason, reason[n] ? between : "");
+		used += (size_t)snprintf(text + used, bytes - used, "%c%.*s%s",
+		                         used && begins ? toupper((unsigned char)*reason) : *reason, (int)n - 1,
+		                         reason + 1, reason[n] ? between : "");
 		reason += n + (reason[n] != '\0');
 	}
 	if (!used && bytes)
 		*text = '\0';
 }
 
-static void print_verdict(char *text, size_t bytes, const struct verdict *verdict, const char *between)
+void verdict_print_reasons(char *text, size_t bytes, const struct verdict *verdict, const char *between)
 {
-	int used = snprintf(text, bytes, "%s: ", verdict_title(verdict));
-
-	verdict_print_reasons(text + used, bytes - (size_t)used, verdict, between);
+	print_reasons(text, bytes, verdict, between, false);
 }
 
 void verdict_print(char *text, size_t bytes, const struct verdict *verdict)
 {
 	if (verdict->worst == FINDING_DAMAGE)
 		verdict_print_reasons(text, bytes, verdict, "; ");
-	else
-		print_verdict(text, bytes, verdict, "; ");
+	else {
+		int used = snprintf(text, bytes, "%s: ", verdict_title(verdict));
+
+		verdict_print_reasons(text + used, bytes - (size_t)used, verdict, "; ");
+	}
 }
 
 void verdict_print_sentences(char *text, size_t bytes, const struct verdict *verdict)
 {
-	size_t used;
+	size_t used = (size_t)snprintf(text, bytes, "%s: ", verdict_title(verdict));
 
-	print_verdict(text, bytes, verdict, ". ");
+	print_reasons(text + used, bytes - used, verdict, ". ", true);
 	*text = (char)toupper((unsigned char)*text);
 	used = strlen(text);
 	snprintf(text + used, bytes - used, ".");

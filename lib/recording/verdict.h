@@ -30,6 +30,7 @@ struct verdict {
 	enum finding worst;
 	bool has_loss;                       /* packets are known to be missing, also of a damaged file */
 	bool is_from_rules;                  /* what was dropped before the flow rules is not known */
+	bool is_of_sources;                  /* a source of which no packet is there is not known */
 	char reasons[VERDICT_REASONS_BYTES]; /* a line each */
 };
 
@@ -46,11 +47,26 @@ __attribute__((format(printf, 3, 4))) void verdict_find(struct verdict *verdict,
 /** Take a doubt for each bit of enum ibvcap_unknown. */
 void verdict_find_unknown(struct verdict *verdict, uint32_t unknown);
 
+/* What accounts say of packets that interfaces dropped before the flow rules. Begin with INTERFACE_DROPS_INIT. */
+struct interface_drops {
+	uint64_t lost;           /* of all streams and programs; an interface counts for each of its streams */
+	uint64_t lost_by_stream; /* of the last account's stream, in lost */
+	bool counts_all;         /* the drivers count all that is dropped */
+};
+
+#define INTERFACE_DROPS_INIT     \
+	{                        \
+		.counts_all = 1, \
+	}
+
+/** Add an account. The queues of a stream follow one another, and have the same drops. */
+void interface_drops_add(struct interface_drops *drops, const struct recording_account *account);
+
 /**
- * Add what the interface lost before the flow rules: lost packets, of all streams and programs. Without one, a verdict
- * that is complete so far holds from there on, if the driver does not count all.
+ * Say how many packets interfaces dropped. Without one, a verdict that is complete so far holds from the flow rules on,
+ * if a driver does not count all.
  */
-void verdict_find_interface(struct verdict *verdict, uint64_t lost, bool counts_all);
+void verdict_find_interface(struct verdict *verdict, const struct interface_drops *drops);
 
 /** Take a loss of rows that have only a piece of their datagram. n may be 0: then none is taken. */
 void verdict_find_pieces(struct verdict *verdict, uint64_t n);

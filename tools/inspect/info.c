@@ -81,9 +81,10 @@ static void print_gaps(const struct inspect_sum *sum, uint64_t limit)
 		const struct inspect_gap *gap = &sum->gaps[i];
 
 		report_format_utc(gap->time_ns, 6, time);
-		printf("  before %s, packet %" PRIu64 " of %s: %" PRIu64 " lost: %s\n", time, gap->packet_id,
-		       sum->sources[gap->source].name, gap->n_lost,
-		       gap->text[0] ? gap->text : "the file does not say why");
+		printf("  before %s, packet %" PRIu64 " of %s: ", time, gap->packet_id, sum->sources[gap->source].name);
+		if (gap->n_lost || !gap->text[0])
+			printf("%" PRIu64 " lost: ", gap->n_lost);
+		puts(gap->text[0] ? gap->text : "the file does not say why");
 	}
 	if (sum->n_gaps > n)
 		printf("  and %" PRIu64 " gaps more: --gaps N prints N of them\n", sum->n_gaps - n);
@@ -122,7 +123,7 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 			       ", among the losses that the recording names %" PRIu64 "\n",
 			       in_absence, counts.numbers.lost - in_absence);
 		else if (counts.numbers.lost)
-			printf("  lost before the flow rules (sender, network, card) %" PRIu64
+			printf("  lost before the flow rules (sender, network, interface) %" PRIu64
 			       ", among the losses that the recording names %" PRIu64 "\n",
 			       before_card, counts.numbers.lost - before_card);
 	}

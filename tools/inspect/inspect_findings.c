@@ -5,7 +5,6 @@
  * that it publishes for a queue, so each number between both ends of an account is that of a packet in the file or of a
  * row that the account names as missing.
  */
-#include "lib/base/min.h"
 #include "tools/inspect/inspect_file.h"
 
 #include <errno.h>
@@ -219,15 +218,17 @@ static uint64_t missing_of(const struct inspect_source *source)
 	return source->n_dropped > source->n_lost ? source->n_dropped : source->n_lost;
 }
 
-/* counts_all: the driver does, of the packets that it or its card drops, and has counted none. */
+/* counts_all: drivers do, of the packets that they or their cards drop. */
 static void find_lost_numbers(struct verdict *verdict, const struct inspect_numbers *numbers, bool counts_all)
 {
 	uint64_t lost = 0, before_card = 0, in_absence = 0;
+	bool has_drops = false;
 
 	for (uint32_t i = 0; i < numbers->n_streams; i++) {
 		lost += inspect_numbers_counts(&numbers->streams[i]).numbers.lost;
 		before_card += inspect_lost_before_card(&numbers->streams[i]);
 		in_absence += inspect_lost_in_absence(&numbers->streams[i]);
+		has_drops = has_drops || numbers->streams[i].has_drops;
 	}
 	if (in_absence)
 		verdict_find(verdict, FINDING_LOSS,
@@ -235,7 +236,13 @@ static void find_lost_numbers(struct verdict *verdict, const struct inspect_numb
 		             " are absent by their own numbers: lost by the sender or the network, or for a reason "
 		             "that the recording names; which, cannot be told",
 		             in_absence);
-	if (before_card)
+	if (before_card && has_drops)
+		verdict_find(verdict, FINDING_LOSS,
+		             "%" PRIu64
+		             " are absent by their own numbers: lost by the sender or the network, or dropped "
+		             "by the interface; which, cannot be told",
+		             before_card);
+	else if (before_card)
 		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " were lost before the %s", before_card,
 		             counts_all ? "network card, by the sender or the network"
 		                        : "flow rules, by the sender, the network or the card");
@@ -350,19 +357,64 @@ static bool is_proven_by_numbers(const struct inspect_sum *sum, const struct ins
 	return true;
 }
 
+/* Nothing but drops of the interface, of any stream or program, speaks against a file. What do the numbers say? */
+enum numbers_decide {
+	NUMBERS_DECIDE_NOTHING,
+	NUMBERS_DECIDE_BETWEEN, /* no packet is missing between the first and the last one of each source */
+	NUMBERS_DECIDE_ALL,     /* nor before the first or behind the last one */
+};
+
 /*
- * Does nothing but drops of the interface, of any stream or program, speak against the file? Then the packets' own
- * numbers decide, between the first and the last one of each source.
+ * A packet that was dropped before the first one of a source, or behind the last one, has a number that nobody misses.
+ * So each source must have packets from before all drops and from behind them. A packet may wait that long while later
+ * ones are dropped, and a drop is counted that late.
  */
-static bool is_decided_by_numbers(const struct inspect_sum *sum, const struct inspect_numbers *numbers,
-                                  uint32_t unknown)
+static bool has_packets_around_drops(const struct inspect_numbered *numbered, const struct ibvcap_rx_account *rx)
 {
-	return unknown == IBVCAP_UNKNOWN_INTERFACE && sum->n_sources > 0 && is_proven_by_numbers(sum, numbers);
+	for (uint32_t i = 0; i < numbered->n_spans; i++)
+		if (numbered->spans[i].first_ns + INSPECT_CARD_NS >= rx->interface_quiet_ns ||
+		    numbered->spans[i].last_ns <= rx->interface_until_ns + INSPECT_CARD_NS)
+			return false;
+	return rx->interface_until_ns;
+}
+
+static enum numbers_decide decide_by_numbers(const struct inspect_sum *sum, const struct inspect_numbers *numbers,
+                                             uint32_t unknown)
+{
+	enum numbers_decide decision = NUMBERS_DECIDE_ALL;
+
+	if (unknown != IBVCAP_UNKNOWN_INTERFACE || !is_proven_by_numbers(sum, numbers))
+		return NUMBERS_DECIDE_NOTHING;
+	for (uint32_t i = 0; i < sum->n_sources; i++)
+		if (sum->sources[i].account.rx.unknown &&
+		    !has_packets_around_drops(inspect_numbers_find(numbers, sum->sources[i].name),
+		                              &sum->sources[i].account.rx))
+			decision = NUMBERS_DECIDE_BETWEEN;
+	return decision;
+}
+
+/* Can packets of a source that has none in the file be missing? */
+static bool may_have_more_sources(const struct inspect_numbers *numbers)
+{
+	for (uint32_t i = 0; i < numbers->n_streams; i++)
+		if (numbers->streams[i].has_drops && !numbers->streams[i].has_one_source)
+			return true;
+	return false;
+}
+
+static void say_decided(struct verdict *verdict, const struct inspect_numbers *numbers)
+{
+	verdict->is_of_sources = may_have_more_sources(numbers);
+	verdict_find(verdict, FINDING_NOTE,
+	             "no packet%s is missing, although the interface dropped some: by the packets' own numbers none is "
+	             "absent, from before the first drop until after the last one%s",
+	             verdict->is_of_sources ? " of the sources in the file" : "",
+	             verdict->is_of_sources ? "; a source of which no packet is in the file is not known" : "");
 }
 
 /* Files of several recordings that are one behind the other have several filters. */
 static void say_complete(struct verdict *verdict, const struct inspect_sum *sum, const struct inspect_numbers *numbers,
-                         bool is_decided)
+                         enum numbers_decide decision)
 {
 	const char *filter = NULL;
 	bool is_mixed = false;
@@ -373,11 +425,8 @@ static void say_complete(struct verdict *verdict, const struct inspect_sum *sum,
 		filter = sum->sources[i].is_filtered ? sum->sources[i].filter : filter;
 		n += sum->sources[i].account.sum.filtered;
 	}
-	if (is_decided)
-		verdict_find(
-			verdict, FINDING_NOTE,
-			"no packet is missing between the first and the last one of each source, by the packets' own "
-			"numbers: the packets that the interface dropped were others");
+	if (decision == NUMBERS_DECIDE_ALL)
+		say_decided(verdict, numbers);
 	else if (filter && !is_mixed)
 		verdict_find(verdict, FINDING_NOTE, "every packet that matches '%s', %" PRIu64 " others left out",
 		             filter, n);
@@ -393,8 +442,9 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
                    int end, const char *error)
 {
 	uint32_t unknown = unknown_of(sum);
-	uint64_t missing = 0, pieces = 0, n_cut = 0, interface_lost = 0, more_of_card, late;
-	bool counts_all = true, is_decided;
+	uint64_t missing = 0, pieces = 0, n_cut = 0, more_of_card, late;
+	struct interface_drops drops = INTERFACE_DROPS_INIT;
+	enum numbers_decide decision;
 
 	*verdict = (struct verdict){0};
 	find_damage(verdict, sum, end, error);
@@ -406,31 +456,34 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
 		missing += missing_of(&sum->sources[i]);
 		pieces += account->sum.pieces;
 		n_cut += sum->sources[i].n_cut;
-		interface_lost = u64_max(interface_lost, account->rx.interface_lost);
-		counts_all = counts_all && account->rx.interface_counts_all;
+		interface_drops_add(&drops, account);
 	}
 	if (missing > pieces)
 		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing", missing - pieces);
 	verdict_find_pieces(verdict, pieces);
-	find_lost_numbers(verdict, numbers, counts_all);
+	find_lost_numbers(verdict, numbers, drops.counts_all);
 	for (uint32_t i = 0; i < numbers->n_streams; i++)
 		find_unfollowed(verdict, &numbers->streams[i]);
-	is_decided = is_decided_by_numbers(sum, numbers, unknown);
-	if (!is_decided)
+	decision = decide_by_numbers(sum, numbers, unknown);
+	if (decision != NUMBERS_DECIDE_ALL)
 		verdict_find_unknown(verdict, unknown);
-	if (!is_decided && unknown & IBVCAP_UNKNOWN_INTERFACE)
-		verdict_find_interface(verdict, interface_lost, counts_all);
+	if (decision != NUMBERS_DECIDE_ALL && unknown & IBVCAP_UNKNOWN_INTERFACE)
+		verdict_find_interface(verdict, &drops);
+	if (decision == NUMBERS_DECIDE_BETWEEN && !verdict->has_loss)
+		verdict_find(verdict, FINDING_NOTE,
+		             "by the packets' own numbers none is absent between the first and the last one of each "
+		             "source in the file; earlier and later ones, and those of other sources, are not known");
 	if (verdict->worst < FINDING_DAMAGE && inspect_is_ours(sum) && !inspect_is_extract(sum))
 		find_unproven(verdict, sum);
 	if (verdict->worst > FINDING_NOTE)
 		return;
-	say_complete(verdict, sum, numbers, is_decided);
+	say_complete(verdict, sum, numbers, decision);
 	if (n_cut)
 		verdict_find(verdict, FINDING_NOTE, "%" PRIu64 " are cut: the file has only their beginning", n_cut);
 	count_more_of_card(sum, &more_of_card, &late);
 	if (more_of_card)
 		verdict_find(verdict, FINDING_NOTE,
 		             "%" PRIu64 " that packets name were lost by the card before the file began", more_of_card);
-	if (!is_decided)
-		verdict_find_interface(verdict, 0, counts_all);
+	drops.lost = 0; /* they were told, or decided */
+	verdict_find_interface(verdict, &drops);
 }

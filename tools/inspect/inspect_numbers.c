@@ -2,11 +2,13 @@
 /* Gives the packets of a recording to a tracker for each stream, whose description the interface's comment has. */
 #include "tools/inspect/inspect_numbers.h"
 
+#include "lib/base/min.h"
 #include "lib/recording/account_json.h"
 #include "lib/recording/capture.h"
 #include "lib/recording/recording_words.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SOURCES_MAX  65536
@@ -90,10 +92,30 @@ static int add_stream(struct inspect_numbers *numbers, const struct inspect_sour
 		return r == -ENOMEM ? r : 0; /* a description that no tracker takes */
 	strcpy(numbered->stream, source->name);
 	numbered->stream[stream_length(source->name)] = '\0';
-	numbered->n_named = 0;
-	numbered->has_absence = false;
+	numbered->has_one_source = sequence.source == IBVCAP_SOURCE_NONE && !sequence.source_bytes;
 	numbers->n_streams++;
 	return 0;
+}
+
+/* False: no memory. */
+static bool note_span(struct inspect_numbered *numbered, const struct ibvcap_tracked *tracked, uint64_t time_ns)
+{
+	struct inspect_span *span;
+
+	if (tracked->kind == IBVCAP_TRACKED_UNREAD || tracked->kind == IBVCAP_TRACKED_UNTRACKED)
+		return true;
+	while (tracked->source >= numbered->n_spans) { /* sources come in the order of their numbers: once */
+		span = inspect_grow(numbered->spans, numbered->n_spans, sizeof(*span));
+		if (!span)
+			return false;
+		numbered->spans = span;
+		numbered->spans[numbered->n_spans++] = (struct inspect_span){time_ns, time_ns};
+	}
+	span = &numbered->spans[tracked->source];
+	span->first_ns = u64_min(span->first_ns, time_ns);
+	if (tracked->kind == IBVCAP_TRACKED_IN_ORDER || tracked->kind == IBVCAP_TRACKED_AFTER_LOSS)
+		span->last_ns = time_ns;
+	return true;
 }
 
 int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_sum *sum,
@@ -113,6 +135,7 @@ int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_su
 		                              .header_bytes = block->packet.frame_bytes[0],
 		                              .row = block->packet.frame[0] + block->packet.frame_bytes[0],
 		                              .has_headers = true};
+		struct ibvcap_tracked tracked;
 		struct datagram datagram;
 
 		if (!numbered->has_frames) {
@@ -122,7 +145,9 @@ int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_su
 			                  block->packet.wire_bytes, &datagram) == DATAGRAM_WHOLE)
 				found.payload_at = (uint32_t)(datagram.payload - block->packet.frame[0]);
 		}
-		ibvcap_tracker_add(numbered->tracker, &found, NULL);
+		if (ibvcap_tracker_add(numbered->tracker, &found, &tracked) == 0 &&
+		    !note_span(numbered, &tracked, block->packet.time_ns))
+			return -ENOMEM;
 	}
 	return 0;
 }
@@ -133,9 +158,12 @@ void inspect_numbers_end(struct inspect_numbers *numbers, const struct inspect_s
 		const struct inspect_source *source = &sum->sources[i];
 		struct inspect_numbered *numbered = find_stream(numbers, source->name);
 
-		if (numbered && (source->n_restarts_before_packets ||
-		                 source->account.rx.unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS))
+		if (numbered &&
+		    (source->n_restarts_before_packets ||
+		     source->account.rx.unknown & ~(uint32_t)(IBVCAP_UNKNOWN_NO_PACKETS | IBVCAP_UNKNOWN_INTERFACE)))
 			numbered->has_absence = true;
+		if (numbered && source->account.rx.unknown & IBVCAP_UNKNOWN_INTERFACE)
+			numbered->has_drops = true;
 		/* The statistics have what was lost behind the last packet, too; a recording that was cut has none. */
 		if (numbered)
 			numbered->n_named += source->n_dropped > source->n_lost ? source->n_dropped : source->n_lost;
@@ -144,8 +172,10 @@ void inspect_numbers_end(struct inspect_numbers *numbers, const struct inspect_s
 
 void inspect_numbers_free(struct inspect_numbers *numbers)
 {
-	for (uint32_t i = 0; i < numbers->n_streams; i++)
+	for (uint32_t i = 0; i < numbers->n_streams; i++) {
 		ibvcap_tracker_free(numbers->streams[i].tracker);
+		free(numbers->streams[i].spans);
+	}
 	*numbers = (struct inspect_numbers){0};
 }
 

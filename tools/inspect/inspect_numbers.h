@@ -12,12 +12,22 @@
 
 #define INSPECT_NUMBERS_MAX 64 /* streams of a file that are tracked */
 
+/* When packets of a source of numbers came, in the file's time. */
+struct inspect_span {
+	uint64_t first_ns; /* the earliest */
+	uint64_t last_ns;  /* the one with the highest number */
+};
+
 struct inspect_numbered {
 	char stream[INSPECT_TEXT_BYTES]; /* without the queue */
 	struct ibvcap_tracker *tracker;
-	bool has_frames;  /* the offsets count from the frame */
-	uint64_t n_named; /* packets of the stream that the recording names as lost */
-	bool has_absence; /* the recording says that there are more, or may be: nobody counted them */
+	struct inspect_span *spans; /* of the tracker's sources */
+	uint32_t n_spans;
+	bool has_one_source; /* all packets of the stream count together */
+	bool has_frames;     /* the offsets count from the frame */
+	uint64_t n_named;    /* packets of the stream that the recording names as lost */
+	bool has_absence;    /* the recording says that there are more, or may be: nobody counted them */
+	bool has_drops;      /* the recording says that the interface dropped packets, which may be of the stream */
 };
 
 /* Zero-initialise it. */

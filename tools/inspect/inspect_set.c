@@ -164,7 +164,8 @@ void inspect_set_judge(struct inspect_set *set, struct verdict *verdict)
 	if (set->files.worst > FINDING_NOTE)
 		verdict_find(verdict, FINDING_NOTE, "see the verdicts of the files");
 	else if (verdict->worst == FINDING_NOTE)
-		verdict_find(verdict, FINDING_NOTE, "no packet is missing in these files%s",
+		verdict_find(verdict, FINDING_NOTE, "no packet%s is missing in these files%s",
+		             set->files.is_of_sources ? " of the sources that the files have" : "",
 		             set->is_filtered ? ", but for those that the filter left out" : "");
 }
 

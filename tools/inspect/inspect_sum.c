@@ -38,8 +38,7 @@ static void keep_text(char to[INSPECT_TEXT_BYTES], const struct pcapng_text *tex
 	inspect_clean(to);
 }
 
-/* Room for one more. NULL: no memory. */
-static void *grow(void *array, uint32_t n, size_t bytes)
+void *inspect_grow(void *array, uint32_t n, size_t bytes)
 {
 	if (n & (n - 1) && n)
 		return array; /* it grows at powers of two */
@@ -61,7 +60,7 @@ static void note_filter(struct inspect_source *source)
 
 static int add_source(struct inspect_sum *sum, const struct pcapng_interface *interface)
 {
-	struct inspect_source *source = grow(sum->sources, sum->n_sources, sizeof(*source));
+	struct inspect_source *source = inspect_grow(sum->sources, sum->n_sources, sizeof(*source));
 
 	if (!source)
 		return -ENOMEM;
@@ -107,7 +106,7 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 	sum->n_gaps++;
 	if (sum->n_gaps_kept == INSPECT_GAPS_MAX)
 		return 0;
-	gaps = grow(sum->gaps, sum->n_gaps_kept, sizeof(gap));
+	gaps = inspect_grow(sum->gaps, sum->n_gaps_kept, sizeof(gap));
 	if (!gaps)
 		return -ENOMEM;
 	sum->gaps = gaps;

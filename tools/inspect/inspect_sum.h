@@ -85,6 +85,9 @@ struct inspect_sum {
 	uint64_t n_packets;
 };
 
+/** Room for one more in an array of n, which is returned. NULL: no memory. */
+void *inspect_grow(void *array, uint32_t n, size_t bytes);
+
 /** Take a block into the sum, which is zero-initialised at first. 0; -ENOMEM. */
 int inspect_sum_add(struct inspect_sum *sum, const struct pcapng_block *block);
 void inspect_sum_free(struct inspect_sum *sum);

@@ -228,7 +228,7 @@ static void recv_print_sequence(const struct ibvcap_tracker *tracker)
 		       "\n",
 		       counts.lost_in_absence);
 	if (counts.lost_before_card + counts.lost_in_card + counts.lost_after_card + counts.lost_unread)
-		printf("  lost before the flow rules (sender, network, card) %" PRIu64
+		printf("  lost before the flow rules (sender, network, interface) %" PRIu64
 		       ", in the queue (no_buffer) %" PRIu64 ", after it (skipped) %" PRIu64
 		       ", in rows without a number %" PRIu64 "\n",
 		       counts.lost_before_card, counts.lost_in_card, counts.lost_after_card, counts.lost_unread);

@@ -217,8 +217,8 @@ void record_print_sum(char *text, size_t bytes, const struct recording_account *
 		snprintf(pieces, sizeof(pieces), "; pieces %" PRIu64 " of written", sum->pieces);
 	snprintf(text, bytes,
 	         "published %" PRIu64 " = written %" PRIu64 "%s + unwritten %" PRIu64 " + errored %" PRIu64
-	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64 "; no_buffer %" PRIu64
-	         " before that; restarts %" PRIu64 "%s",
+	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64
+	         "; not published for lack of room: no_buffer %" PRIu64 "; restarts %" PRIu64 "%s",
 	         record_sum_published(sum), sum->written, others, sum->unwritten, sum->errored, sum->skipped,
 	         sum->disk_wait, sum->lag, account->rx.no_buffer, account->rx.restarts, pieces);
 }

@@ -16,6 +16,7 @@
 #define FLUSH_NS       TIME_SECOND_NS /* packets are in the file at latest this time after they were received */
 #define PIPE_FLUSH_NS  (TIME_SECOND_NS / 10)
 #define HOLD_NS        1000000
+#define QUIET_NS       (TIME_SECOND_NS / 10)
 #define ORDERED_ROWS   4096u      /* the last ones of --count, so that it ends at one moment of all queues */
 #define CLOCK_NS_MAX   100000000u /* the end of a recording waits no longer for a clock that is not exact */
 #define PACKET_ENDS_NS 100000000u /* how much later than its time a packet comes at most, for files that end by time */
@@ -154,6 +155,23 @@ static void record_run(struct recorder *recorder, unsigned number, uint64_t unti
 
 /* ---- the run ------------------------------------------------------------------------------------- */
 
+/* So a file knows from when on the interface dropped packets. */
+static void note_quiet(struct recorder *recorder, uint64_t now_ns)
+{
+	struct record_output *output;
+
+	if (now_ns - recorder->quiet_noted_ns < QUIET_NS)
+		return;
+	recorder->quiet_noted_ns = now_ns;
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		ibvcap_rx_settle_moment(recorder->sources[i].rx, &recorder->sources[i].from);
+	SLIST_FOREACH (output, &recorder->outputs, entry)
+		for (unsigned i = 0; i < output->files.n_sources; i++)
+			if (!output->file->sources[i].is_first)
+				ibvcap_rx_settle_moment(recorder->sources[output->files.first_source + i].rx,
+				                        &output->file->sources[i].from);
+}
+
 /* Files end by the clock also while no packets come. */
 static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 {
@@ -164,6 +182,7 @@ static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 
 	recorder_print_progress(recorder, now_ns);
 	output_end_settled(recorder, now_ns);
+	note_quiet(recorder, now_ns);
 	if (SLIST_FIRST(&recorder->outputs)->buffer->used == 0)
 		writer_look_for_reader(&recorder->writer);
 	SLIST_FOREACH (output, &recorder->outputs, entry) {

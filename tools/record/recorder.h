@@ -23,6 +23,7 @@ struct recorder {
 	uint64_t n_bytes;                                                    /* of frames */
 	bool is_drained;    /* all rows until the end were taken, but for sources that are late */
 	uint64_t waited_ns; /* for a free buffer, all in all */
+	uint64_t quiet_noted_ns;
 	struct recording_account accounts[RECORD_SOURCES_MAX]; /* after recorder_finish(): of all files together */
 	uint64_t start_ns;                                     /* CLOCK_MONOTONIC */
 	uint64_t nap_rows;                                     /* rows that were taken when all had been read */

@@ -63,6 +63,19 @@ static bool moment_load_interface(struct ibvcap_rx_moment *moment, const struct 
 	return interface.read_ns >= moment->monotonic_ns;
 }
 
+/* All queues of a stream show the same losses of the interface. In another time namespace nothing is noted. */
+static void moment_note_quiet(struct ibvcap_rx_moment *moment, const struct rx_queue *queue)
+{
+	uint64_t now_ns = time_monotonic_ns();
+	struct ring_interface interface;
+
+	if (queue->reattach.away || queue->info.epoch != moment->epoch)
+		return;
+	interface = ring_load_interface(queue->ring);
+	if (interface.lost == moment->interface_before && interface.read_ns <= now_ns)
+		moment->interface_quiet_ns = time_utc_ns() - (now_ns - interface.read_ns);
+}
+
 static uint32_t moment_state(const struct rx_queue *queue)
 {
 	struct ibvcap_rx_info info;
@@ -130,6 +143,7 @@ int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap
 	stream->interface_from_ns = u64_max(stream->interface_from_ns, queue->interface_from_ns);
 	stream->interface_until_ns = u64_max(stream->interface_until_ns, queue->interface_until_ns);
 	stream->interface_uncounted_ns = u64_max(stream->interface_uncounted_ns, queue->interface_uncounted_ns);
+	stream->interface_quiet_ns = u64_min(stream->interface_quiet_ns, queue->interface_quiet_ns);
 	stream->past.least = u64_max(stream->past.least, queue->past.least);
 	stream->past.outages = u64_max(stream->past.outages, queue->past.outages);
 	/* The losses before all boundaries are those that the oldest of the entries counts. */
@@ -274,6 +288,8 @@ int ibvcap_rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment 
 
 	if (r < 0)
 		return r;
+	if (rx_first(rx))
+		moment_note_quiet(moment, rx_first(rx));
 	if (moment->is_settled)
 		return 1;
 	return rx->is_single ? moment_settle_queue(moment, rx->parts[0]) : moment_settle_all(moment, rx);
@@ -393,6 +409,7 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 	if (known.interface_lost) {
 		known.interface_from_ns = until->interface_from_ns;
 		known.interface_until_ns = until->interface_until_ns;
+		known.interface_quiet_ns = from->interface_quiet_ns;
 	}
 	bound_card_losses(&known, from, until);
 	known.no_buffer = difference(until->past.least + until->after.least, from->past.least + from->after.least);
@@ -434,12 +451,13 @@ static const struct unknown_text {
 	const char *word;
 	const char *text;
 } texts[] = {
-	{IBVCAP_UNKNOWN_RESTART, "restart", "ibvcapd was restarted: packets between its two runs are not counted"},
-	{IBVCAP_UNKNOWN_AWAY, "away", "ibvcapd was away: packets of that time are not counted"},
+	{IBVCAP_UNKNOWN_RESTART, "restart",
+         "the daemon (ibvcapd) was restarted: packets between its two runs are not counted"},
+	{IBVCAP_UNKNOWN_AWAY, "away", "the daemon (ibvcapd) was away: packets of that time are not counted"},
 	{IBVCAP_UNKNOWN_FAILED, "failed", "a queue of the network card had failed: its packets are lost"},
 	{IBVCAP_UNKNOWN_OUTAGE, "outage",
          "the network interface was down, renamed or gone: packets of that time are not counted"},
-	{IBVCAP_UNKNOWN_UNSETTLED, "unsettled", "ibvcapd did not settle its count of losses in time"},
+	{IBVCAP_UNKNOWN_UNSETTLED, "unsettled", "the daemon (ibvcapd) did not settle its count of losses in time"},
 	{IBVCAP_UNKNOWN_EDGE, "edge",
          "the network card lost packets at about the time of the beginning or the end; whether before or after it, "
          "is not known"},
@@ -448,7 +466,7 @@ static const struct unknown_text {
 	{IBVCAP_UNKNOWN_REMOVED, "removed", "the stream was removed from the configuration"},
 	{IBVCAP_UNKNOWN_ABANDONED, "abandoned", "a member of the group left with packets that it had acquired"},
 	{IBVCAP_UNKNOWN_INTERFACE, "interface",
-         "the network card or the kernel dropped packets before it was known whose they are"},
+         "the network card or the kernel dropped packets before ibvcapd could see whose they were"},
 	{IBVCAP_UNKNOWN_NO_PACKETS, "no_packets",
          "no packet came, so nothing shows that the stream gets what is sent: see 'ibvcap why' with its name"},
 	{IBVCAP_UNKNOWN_FRAGMENTS, "fragments",

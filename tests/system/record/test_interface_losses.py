@@ -3,6 +3,7 @@
 file that lacks one says that it is complete, and the counters say where they were lost."""
 import contextlib
 import errno
+import json
 import os
 import signal
 import socket
@@ -12,10 +13,11 @@ import pytest
 
 import lan_frames
 import testbed
+from ibvcap_tool import ibvcap
 from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, recorded, run, send
 from slow_kernel import slow_kernel as slow_kernel_of
 from stopped_thread import stopped, threads
-from testbed import BACKEND, in_namespace
+from testbed import BACKEND, in_namespace, wait_until
 from wires import SO_SNDBUFFORCE
 
 N_BURST = 12000
@@ -152,6 +154,70 @@ def test_what_the_port_of_a_card_discards_is_in_no_complete_file(daemon, wire, r
     expect_not_proven(code, file)
     lost = interface_of(one)["port_discards"]
     assert 0 < lost == n_lost - one.expect_sum()["no_buffer"], lost
+
+
+# ---- what the packets' own numbers say -----------------------------------------------------------------------------
+
+# Of each stream: what is sent before the drops, what is dropped, what is sent behind them, as (sender's port, numbers).
+BEFORE, DROPPED, BEHIND = range(10), range(10, 13), range(13, 20)
+NUMBERED = {
+    "others": ([(4000, BEFORE)], [], [(4000, range(10, 20))]),
+    "middle": ([(4000, BEFORE)], [(4000, DROPPED)], [(4000, BEHIND)]),
+    "tail": ([(4000, BEFORE)], [(4000, DROPPED)], []),
+    "head": ([], [(4000, DROPPED)], [(4000, BEHIND)]),
+    "source": ([(4000, BEFORE)], [(4001, DROPPED)], [(4000, range(10, 20))]),
+}
+
+
+def send_numbered(wire, streams, part, is_dropped=False):
+    for port, parts in enumerate(streams.values(), 7502):
+        for source, found in parts[part]:
+            for i in found:
+                frame = wire.frame(i.to_bytes(8, "big") + bytes(1292), port, source_port=source)
+                if is_dropped:
+                    with pytest.raises(OSError):  # a veth tells the sender
+                        wire.socket.send(frame)
+                else:
+                    wire.socket.send(frame)
+
+
+@needs_kernel
+def test_numbers_decide_only_between_packets_that_came(daemon, wire, record, tmp):
+    """The last packets of a source, the first ones, or all of it may be what an interface dropped."""
+    one = daemon([testbed.stream(wire, port, name, payload_size=1400, sequence={
+        "offset": 0, "bytes": 8, "source": "none" if name == "others" else "flow"})
+        for port, name in enumerate(NUMBERED, 7502)])
+    recorders = {name: record(one, "-w", tmp / f"{name}.pcapng", streams=[name]) for name in NUMBERED}
+    send_numbered(wire, NUMBERED, 0)
+    time.sleep(2.5)  # a packet may wait for a second, and a drop be counted that late
+    set_mtu(wire, 576)
+    send_numbered(wire, NUMBERED, 1, is_dropped=True)
+    set_mtu(wire, 9000)
+    wait_until(lambda: interface_of(one)["kernel_dropped"] == 4 * len(DROPPED), 30, lambda: interface_of(one))
+    time.sleep(1.5)
+    send_numbered(wire, NUMBERED, 2)
+    time.sleep(0.5)
+    found = {}
+    for name, recorder in recorders.items():
+        recorder.finish(stop=signal.SIGINT)
+        done = ibvcap("info", "--json", tmp / f"{name}.pcapng")
+        found[name] = done.returncode, json.loads(done.stdout)[0]
+    said = {name: f"{code}: {info['verdict']}" for name, (code, info) in found.items()}
+    none = "by the packets' own numbers none is absent"
+    assert said["others"].startswith("0: complete") and f": no packet is missing, although the interface dropped " \
+        f"some: {none}, from before the first drop until after the last one" in said["others"], said
+    assert "source" not in said["others"], said
+    assert said["source"].startswith("0: complete") and ": no packet of the sources in the file is missing" in \
+        said["source"] and "a source of which no packet is in the file is not known" in said["source"], said
+    for name in ("tail", "head"):
+        assert said[name].startswith("2: not proven: ") and f"{none} between the first and the last one of each " \
+            "source in the file; earlier and later ones, and those of other sources, are not known" in said[name], said
+    assert said["middle"].startswith("1: incomplete: 3 are absent by their own numbers: lost by the sender or the "
+                                     "network, or dropped by the interface; which, cannot be told"), said
+    counts, = found["middle"][1]["sequences"]
+    assert (counts["lost_before_card"], counts["lost_in_absence"]) == (3, 0), counts
+    for text in said.values():
+        assert "were others" not in text and "at least" not in text, said
 
 
 # ---- what a queue lost itself --------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ def test_each_file_tells_of_what_the_card_lost(daemon, wire, record, tmp):
         code, said, err = recorder.finish(signal.SIGTERM)
         assert code == NOT_COMPLETE and said["sources"][0]["no_buffer"] == lost > 0, err
     for file in (tmp / "all.pcapng", *tmp.glob("a_lidar-*.pcapng")):
-        assert f"; no_buffer {lost} before that" in comments(file), file
+        assert f"; not published for lack of room: no_buffer {lost};" in comments(file), file
         verdict, = json.loads(run(IBVCAP, "info", "--json", file, code=1))
         assert not verdict["complete"], verdict
     assert any("(no_buffer)" in comment for _, _, comment in gaps(tmp / "all.pcapng"))
@@ -310,7 +310,7 @@ def test_a_restart_is_in_the_file(start_daemon, wire, record, tmp):
         code, said, err = recorder.finish(signal.SIGTERM)
         assert code == NOT_PROVEN and "away" in said["sources"][0]["unknown"], err
     text = comments(tmp / "ended.pcapng")
-    assert "Not proven: " in text and "ibvcapd was away: packets of that time are not counted" in text, text
+    assert "Not proven: " in text and "The daemon (ibvcapd) was away: packets of that time are not counted" in text
     assert "After the last packet: lidar: ibvcapd was away when the recording ended" in text
     assert "away" in accounts(tmp / "ended.pcapng")[0]["unknown"]
     assert "ibvcapd was away" in json.loads((tmp / "ended.raw.json").read_text())["losses"][0]["why"]

@@ -40,6 +40,7 @@ static const struct recording_account full = {.recording = 0xfedcba9876543210,
                                               .rx.interface_lost = 317,
                                               .rx.interface_from_ns = 1795334400 * SECOND_NS + 9,
                                               .rx.interface_until_ns = 1795334400 * SECOND_NS + 10,
+                                              .rx.interface_quiet_ns = 1795334400 * SECOND_NS + 11,
                                               .rx.interface_counts_all = true,
                                               .rx.unknown = 0xfff,
                                               .is_last = true};
@@ -96,7 +97,7 @@ Test(account_json, the_text_is_the_documented_one)
 		"\"no_buffer_most\":312,\"restarts\":313,\"failures\":314,\"outages\":315,"
 		"\"outage_from_ns\":1795334400000000007,\"outage_until_ns\":1795334400000000008,"
 		"\"interface_lost\":317,\"interface_from_ns\":1795334400000000009,"
-		"\"interface_until_ns\":1795334400000000010,"
+		"\"interface_until_ns\":1795334400000000010,\"interface_quiet_ns\":1795334400000000011,"
 		"\"unknown\":[\"restart\",\"away\",\"failed\",\"outage\",\"unsettled\",\"edge\",\"queues\","
 		"\"removed\",\"abandoned\",\"interface\",\"no_packets\",\"fragments\"],\"interface_counts_all\":true,"
 		"\"last\":true,\"verdict\":\"incomplete\"}");

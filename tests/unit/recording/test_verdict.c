@@ -54,12 +54,14 @@ Test(verdict, has_its_reasons_in_the_order_in_which_they_were_found)
 	expect_words(&verdict, "incomplete: 3 are missing", "Incomplete: 3 are missing.");
 	verdict_find_unknown(&verdict, IBVCAP_UNKNOWN_REMOVED | IBVCAP_UNKNOWN_UNSETTLED);
 	expect_words(&verdict,
-	             "incomplete: 3 are missing; ibvcapd did not settle its count of losses in time; the stream was "
+	             "incomplete: 3 are missing; the daemon (ibvcapd) did not settle its count of losses in time; the "
+	             "stream was "
 	             "removed from the configuration",
-	             "Incomplete: 3 are missing. ibvcapd did not settle its count of losses in time. the stream was "
+	             "Incomplete: 3 are missing. The daemon (ibvcapd) did not settle its count of losses in time. The "
+	             "stream was "
 	             "removed from the configuration.");
 	verdict_print_reasons(text, 30, &verdict, "\n  ");
-	cr_expect_str_eq(text, "3 are missing\n  ibvcapd did n");
+	cr_expect_str_eq(text, "3 are missing\n  the daemon (i");
 	verdict = (struct verdict){0};
 	verdict_print_reasons(text, sizeof(text), &verdict, "; ");
 	cr_expect_str_eq(text, "");

@@ -144,10 +144,11 @@ Test(cmd_info, the_text_has_all_that_is_known)
 		"    sum        published\n"
 		"  before 2026-11-22T08:00:00.015000Z, packet 15 of lidar/0: 6 lost: 4 packets lost (skipped): slow; 2 "
 		"packets lost (no_buffer): full\n"
-		"  before 2026-11-22T08:00:00.000000Z, packet 0 of lidar/0: 0 lost: ibvcapd was restarted: how many "
+		"  before 2026-11-22T08:00:00.000000Z, packet 0 of lidar/0: ibvcapd was restarted: how many "
 		"packets were lost is not known\n"
 		"  the recorder said: Complete: no packet is missing.\n"
-		"  incomplete: 6 packets are missing; ibvcapd was restarted: packets between its two runs are not "
+		"  incomplete: 6 packets are missing; the daemon (ibvcapd) was restarted: packets between its two runs "
+		"are not "
 		"counted\n");
 	cr_expect(eq(int, INFO("a", "--gaps", "1"), 1));
 	cr_expect(strstr(printed, "slow; 2 packets lost") && strstr(printed, "  and 1 gaps more: --gaps N") &&
@@ -321,9 +322,9 @@ Test(cmd_info, the_own_numbers_are_printed)
 	cr_expect(eq(int, INFO("a"), 1));
 	cr_expect(strstr(printed, "  lidar, by the packets' own numbers:\nsource 0: ") != NULL);
 	cr_expect(strstr(printed, "  sent 11 = once 4 + lost 7; ") != NULL);
-	cr_expect(strstr(printed,
-	                 "  lost before the flow rules (sender, network, card) 7, among the losses that the recording "
-	                 "names 0\n") != NULL);
+	cr_expect(strstr(printed, "  lost before the flow rules (sender, network, interface) 7, among the losses that "
+	                          "the recording "
+	                          "names 0\n") != NULL);
 	cr_expect(eq(int, INFO("-j", "a"), 1));
 	expect_json("0.sequences.0.stream", "\"lidar\"");
 	expect_json("0.sequences.0.lost_before_card", "7");

@@ -15,6 +15,9 @@
 #define SEQUENCE                                                                                                 \
 	"clock device; sequence {\"offsets_from\":\"payload\",\"offset\":0,\"bytes\":4,\"step\":1,\"source\":1," \
 	"\"window\":64,\"jump\":100}"
+#define ONE_SOURCE                                                                                               \
+	"clock device; sequence {\"offsets_from\":\"payload\",\"offset\":0,\"bytes\":4,\"step\":1,\"source\":3," \
+	"\"window\":64,\"jump\":100}"
 #define RESTARTED    "ibvcapd was restarted: how many packets were lost is not known\nlosses {\"restarts\":1}"
 #define LOST_BY_CARD "2 packets lost (no_buffer): x\nlosses {\"no_buffer\":2}"
 
@@ -161,25 +164,63 @@ Test(inspect_verdict, only_numbers_that_were_followed_and_came_once_are_a_proof_
 
 CHANGE(lost_number, source->comment = SEQUENCE, source->packets[3].number = 15)
 CHANGE(interface_drops, account->rx.unknown = IBVCAP_UNKNOWN_INTERFACE, account->rx.interface_lost = 3)
+/* Drops between the times of packets 11 and 12, more than a second from each. */
+CHANGE(drops_between, interface_drops(recording), numbered(recording),
+       account->rx.interface_quiet_ns = MADE_TIME_NS + 1500000000,
+       account->rx.interface_until_ns = MADE_TIME_NS + 2000000000, source->packets[2].later_ns = 3500000000,
+       source->packets[3].later_ns = 3500000000)
+CHANGE(of_one_source, source->comment = ONE_SOURCE)
+#define BETWEEN                                                                                                      \
+	"by the packets' own numbers none is absent between the first and the last one of each source in the file; " \
+	"earlier and later ones, and those of other sources, are not known"
 
 Test(inspect_verdict, what_an_interface_dropped_is_a_doubt_that_the_packets_own_numbers_decide)
 {
-	CASE("drops", FINDING_DOUBT, "whose they are; these were at least 3, of all streams",
+	CASE("drops", FINDING_DOUBT, "whose they were; these were up to 3 packets, of all streams and programs",
 	     interface_drops(recording));
-	CASE("drops, and no number is absent", FINDING_NOTE,
-	     "complete: no packet is missing between the first and the last one of each source, by the packets' own "
-	     "numbers",
-	     interface_drops(recording), numbered(recording));
-	CASE("drops, and a number is absent", FINDING_LOSS, "incomplete: 2 are absent by their own numbers",
+	CASE("drops of a driver that does not count all", FINDING_DOUBT,
+	     "whose they were; 3 of them were counted, of all streams and programs; the driver does not count all",
+	     interface_drops(recording), account->rx.interface_counts_all = false);
+	CASE("drops at a time that is not known", FINDING_DOUBT, BETWEEN, interface_drops(recording),
+	     numbered(recording));
+	CASE("drops between packets of a source", FINDING_NOTE,
+	     "complete: no packet of the sources in the file is missing, although the interface dropped some: by the "
+	     "packets' own numbers none is absent, from before the first drop until after the last one; a source of "
+	     "which no packet is in the file is not known",
+	     drops_between(recording));
+	CASE("drops between packets of a stream that is one source", FINDING_NOTE,
+	     "complete: no packet is missing, although the interface dropped some", drops_between(recording),
+	     of_one_source(recording));
+	CASE("the same, and a driver that does not count all", FINDING_NOTE,
+	     "complete from the flow rules on: no packet is missing, although", drops_between(recording),
+	     of_one_source(recording), account->rx.interface_counts_all = false);
+	CASE("drops before the first packet", FINDING_DOUBT, BETWEEN, drops_between(recording),
+	     account->rx.interface_quiet_ns = MADE_TIME_NS);
+	CASE("drops less than a second after the first packet", FINDING_DOUBT, BETWEEN, drops_between(recording),
+	     account->rx.interface_quiet_ns = MADE_TIME_NS + 1000000000);
+	CASE("drops after the last packet", FINDING_DOUBT, BETWEEN, drops_between(recording),
+	     account->rx.interface_until_ns = MADE_TIME_NS + 4000000000);
+	CASE("drops less than a second before the last packet", FINDING_DOUBT, BETWEEN, drops_between(recording),
+	     account->rx.interface_until_ns = MADE_TIME_NS + 2600000000);
+	CASE("drops before the first packet of another source", FINDING_DOUBT, BETWEEN, drops_between(recording),
+	     source->packets[3].port = 4001);
+	CASE("drops after the last packet of another source", FINDING_DOUBT, BETWEEN, drops_between(recording),
+	     source->packets[0].port = 4001);
+	CASE("drops, and a late packet of an earlier number", FINDING_DOUBT, BETWEEN, drops_between(recording),
+	     source->packets[2].number = 13, source->packets[2].later_ns = 0, source->packets[3].number = 12);
+	CASE("drops, and a number is absent", FINDING_LOSS,
+	     "incomplete: 2 are absent by their own numbers: lost by the sender or the network, or dropped by the "
+	     "interface; which, cannot be told",
 	     interface_drops(recording), lost_number(recording));
-	CASE("drops, and a number that came twice", FINDING_DOUBT, "whose they are", interface_drops(recording),
+	CASE("drops, and a number that came twice", FINDING_DOUBT, "whose they were", drops_between(recording),
 	     repeated_number(recording));
-	CASE("drops, and a stream without numbers", FINDING_DOUBT, "whose they are",
-	     unnumbered_beside_numbered(recording), interface_drops(recording));
-	CASE("drops and another doubt", FINDING_DOUBT, "whose they are", interface_drops(recording),
-	     numbered(recording), account->rx.unknown |= IBVCAP_UNKNOWN_OUTAGE);
+	CASE("drops, and a stream without numbers", FINDING_DOUBT, "whose they were", drops_between(recording),
+	     unnumbered_beside_numbered(recording));
+	CASE("drops and another doubt", FINDING_DOUBT, "whose they were", drops_between(recording),
+	     account->rx.unknown |= IBVCAP_UNKNOWN_OUTAGE);
 	CASE("a driver that does not count all", FINDING_NOTE,
-	     "complete from the flow rules on: no packet is missing; what was dropped before them is not known",
+	     "complete from the flow rules on: no packet is missing; what was dropped before the flow rules is not "
+	     "known",
 	     account->rx.interface_counts_all = false);
 }
 

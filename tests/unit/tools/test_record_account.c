@@ -204,7 +204,7 @@ Test(record_account, the_verdict_of_all_is_the_worst)
 	expect_verdict(IBVCAP_VERDICT_COMPLETE, "Complete: no packet is missing.");
 	accounts[1].rx.unknown = IBVCAP_UNKNOWN_REMOVED;
 	expect_verdict(IBVCAP_VERDICT_NOT_PROVEN,
-	               "Not proven: no packet is known to be missing, but maybe some are. the stream was removed from "
+	               "Not proven: no packet is known to be missing, but maybe some are. The stream was removed from "
 	               "the configuration.");
 	accounts[0].rx.unknown = IBVCAP_UNKNOWN_QUEUES;
 	accounts[2].sum.skipped = 3;
@@ -213,8 +213,8 @@ Test(record_account, the_verdict_of_all_is_the_worst)
 	cr_expect_eq(recording_accounts_unknown(accounts, 3), IBVCAP_UNKNOWN_QUEUES | IBVCAP_UNKNOWN_REMOVED);
 	expect_verdict(
 		IBVCAP_VERDICT_INCOMPLETE,
-		"Incomplete: 8 packets are missing, and maybe more. the stream had other queues than those that "
-		"were read, or packets of a queue came too late. the stream was removed from the configuration.");
+		"Incomplete: 8 packets are missing, and maybe more. The stream had other queues than those that "
+		"were read, or packets of a queue came too late. The stream was removed from the configuration.");
 	accounts[0].rx.unknown = accounts[1].rx.unknown = 0;
 	expect_verdict(IBVCAP_VERDICT_INCOMPLETE, "Incomplete: 8 packets are missing.");
 	filter = "udp";
@@ -251,12 +251,12 @@ Test(record_account, a_sum_is_printed_term_by_term)
 
 	record_print_sum(text, sizeof(text), &account);
 	cr_expect_str_eq(text, "published 26 = written 1 + unwritten 3 + errored 4 + skipped 5 + disk_wait 6 + lag 7; "
-	                       "no_buffer 8 before that; restarts 9");
+	                       "not published for lack of room: no_buffer 8; restarts 9");
 	account.sum.other_files = 2;
 	record_sum_add(&account.sum, &account.sum);
 	record_print_sum(text, sizeof(text), &account);
 	cr_expect_str_eq(text, "published 56 = written 2 + other_files 4 + unwritten 6 + errored 8 + skipped 10 + "
-	                       "disk_wait 12 + lag 14; no_buffer 8 before that; restarts 9");
+	                       "disk_wait 12 + lag 14; not published for lack of room: no_buffer 8; restarts 9");
 	account.sum.filtered = 11;
 	record_print_sum(text, sizeof(text), &account);
 	cr_expect(strstr(text, " + other_files 4 + filtered 11 + unwritten 6") != NULL, "%s", text);
@@ -379,8 +379,10 @@ Test(record_account, the_end_says_what_became_of_all_packets)
 	expect_text(&block.section.comment,
 	            "the recording ended because the file could not be written: No space left on device. Incomplete: "
 	            "27 packets are missing.\ns: published 36 = written 1 + other_files 2 + unwritten 3 + errored 4 + "
-	            "skipped 5 + disk_wait 6 + lag 15; no_buffer 9 before that; restarts 0\nt: published 100 = written "
-	            "100 + unwritten 0 + errored 0 + skipped 0 + disk_wait 0 + lag 0; no_buffer 0 before that; "
+	            "skipped 5 + disk_wait 6 + lag 15; not published for lack of room: no_buffer 9; restarts 0\nt: "
+	            "published 100 = written "
+	            "100 + unwritten 0 + errored 0 + skipped 0 + disk_wait 0 + lag 0; not published for lack of room: "
+	            "no_buffer 0; "
 	            "restarts 0\nAfter the last packet: a note");
 	cr_expect_eq(recording_next(&recording, &block), 0);
 	recording_close(&recording);

@@ -409,7 +409,8 @@ struct ibvcap_rx_moment {
 	uint64_t interface_after;
 	uint64_t interface_from_ns; /* the last ones, UTC */
 	uint64_t interface_until_ns;
-	uint64_t interface_uncounted_ns;   /* it may have lost packets uncounted until then, CLOCK_MONOTONIC; 0: none */
+	uint64_t interface_uncounted_ns; /* it may have lost packets uncounted until then, CLOCK_MONOTONIC; 0: none */
+	uint64_t interface_quiet_ns; /* UTC: it had lost none of the epoch's but interface_before then; 0: not known */
 	struct ibvcap_settled_losses past; /* of earlier epochs: least and outages */
 	struct ibvcap_settled_losses before;
 	struct ibvcap_settled_losses after;
@@ -446,6 +447,8 @@ struct ibvcap_rx_account {
 	uint64_t interface_lost;
 	uint64_t interface_from_ns; /* the last ones were dropped between these times, UTC */
 	uint64_t interface_until_ns;
+	/* UTC: the first ones were counted after that time. 0: not known. See ibvcap_rx_settle_moment(). */
+	uint64_t interface_quiet_ns;
 };
 
 /**
@@ -456,7 +459,9 @@ int ibvcap_rx_take_moment(struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment)
 
 /**
  * Ask what the daemon has settled since the moment was taken. Never blocks. 1: the moment is settled, or cannot be any
- * more, which the account says; 0: not yet, call again some ms later; -EINVAL: the size is not set.
+ * more, which the account says; 0: not yet, call again some ms later; -EINVAL: the size is not set. Each call notes
+ * until when the interface has lost nothing, too: a program that wants interface_quiet_ns calls this now and then, for
+ * the first of its two moments.
  */
 int ibvcap_rx_settle_moment(const struct ibvcap_rx *rx, struct ibvcap_rx_moment *moment);
 
