@@ -224,7 +224,10 @@ class Walk:
             run("ip", "-n", self.net.rx, "link", "set", device, "mtu", mtu)
 
     def small_mtu(self):
-        """The interface drops what is longer. On verbs the card does not look at it."""
+        """The interface drops what is longer. Not on verbs: the wire of the card is the veth that would drop it, and no
+        port counts that."""
+        if WORDS.backend == "verbs":
+            return
         seconds = self.random.choice([0, 0.02, 0.3])
         self.log(f"MTU 200 for {seconds} s")
         run("ip", "-n", self.net.rx, "link", "set", self.wire.interface, "mtu", 200)
