@@ -281,6 +281,12 @@ static uint64_t choose_end(const struct recorder *recorder)
 	return end_ns + error_ns;
 }
 
+/* Does no row from before end_ns wait? Of the published ones, some may have been overwritten. */
+static bool has_taken_all(const struct recorder *recorder, int oldest, uint64_t end_ns, uint64_t published)
+{
+	return oldest < 0 || row_ns(&recorder->sources[oldest]) >= end_ns || recorder_rows_taken(recorder) >= published;
+}
+
 /* Record all packets that came until now, of all queues. If UTC was set back, their timestamps do not tell it. */
 static void drain_until_now(struct recorder *recorder)
 {
@@ -288,12 +294,13 @@ static void drain_until_now(struct recorder *recorder)
 	uint64_t wait_ns = time_monotonic_ns() + SETTLE_NS_MAX;
 
 	while (recorder->n_packets < recorder->options.count && !atomic_load(&recorder->writer.error)) {
-		bool is_over = recorder_rows_taken(recorder) >= published && time_monotonic_ns() > wait_ns;
+		bool is_over = time_monotonic_ns() > wait_ns;
 		int oldest;
 
 		for (unsigned i = 0; i < recorder->n_sources; i++)
 			recorder_fill(recorder, &recorder->sources[i], 0);
 		oldest = recorder_oldest(recorder, &until_ns);
+		is_over = is_over && has_taken_all(recorder, oldest, end_ns, published);
 		if (is_over || sources_are_past(recorder->sources, recorder->n_sources, end_ns)) {
 			note_end(recorder, end_ns);
 			return;

@@ -10,7 +10,8 @@ import pytest
 
 import testbed
 from ibvcap_tool import IBVCAP
-from recordings import accounts, numbers, recorded
+from recordings import accounts, numbers, recorded, stop_at_rest
+from stopped_thread import stopped, threads
 from testbed import wait_until
 
 pytestmark = [pytest.mark.skipif(testbed.os.geteuid() != 0, reason="network namespaces need root"),
@@ -95,3 +96,20 @@ def test_files_that_a_signal_ends_meet_at_one_moment(stream, record, tmp):
     assert code == 0 and said["verdict"] == "complete", (said["sources"], err)
     files = recorded(tmp)
     assert len(files) == 5 and sum(map(expect_whole, files)) > RATE
+
+
+def test_a_recording_ends_though_a_worker_stands_still_and_rows_were_overwritten(daemon, wire, record, tmp):
+    """The rows that were overwritten never come, and the worker does not tell the losses of its queue."""
+    one = daemon([testbed.stream(wire, payload_size=256, queues=QUEUES, history_blocks=16)])
+    recorder = record(one, "-w", tmp / "a.pcapng", attached=QUEUES)
+    stop_at_rest(recorder.process)
+    worker, = threads(one.process.pid, "lidar:0")
+    with stopped(worker):
+        for i in range(8000):
+            wire.socket.send(wire.frame(bytes(64), 7502, source_port=20000 + 7 * (i % 60)))
+        wait_until(lambda: sum(queue["published"] for queue in one.status()["queues"]) > 4000, 30, "packets")
+        recorder.process.send_signal(signal.SIGTERM)
+        begin = time.monotonic()
+        code, said, _ = recorder.finish(signal.SIGCONT)
+        assert time.monotonic() - begin < 10
+    assert code == 1 and sum(source["skipped"] for source in said["sources"]) > 0, said
