@@ -55,6 +55,7 @@ static const struct count counts[] = {
 	TERM(disk_wait),
 	TERM(lag),
 	{.key = "pieces", .offset = OFFSET(sum.pieces), .may_be_absent = true},
+	{.key = "malformed", .offset = OFFSET(sum.malformed), .may_be_absent = true},
 	KNOWN(abandoned),
 	KNOWN(no_buffer),
 	KNOWN(no_buffer_least),

@@ -40,6 +40,7 @@ struct recording_sum {
 	uint64_t disk_wait;   /* the ring reused their block before they were read: the disk was too slow */
 	uint64_t lag;         /* still in the ring when the recording ended */
 	uint64_t pieces;      /* of written: IP fragments, each a part of a datagram whose other parts may be lost */
+	uint64_t malformed;   /* of written: packets of which a socket gets nothing */
 };
 
 struct recording_account {

@@ -71,6 +71,22 @@ void verdict_find_malformed(struct verdict *verdict, uint64_t n)
 		             n);
 }
 
+bool verdict_find_absent(struct verdict *verdict, uint64_t n_absent, uint64_t n_malformed)
+{
+	if (!n_absent || !n_malformed)
+		return false;
+	if (n_absent > n_malformed) {
+		verdict_find(verdict, FINDING_NOTE,
+		             "of the numbers that are absent up to %" PRIu64 " may be those of the malformed packets",
+		             n_malformed);
+		return false;
+	}
+	verdict_find(verdict, FINDING_DOUBT,
+	             "%" PRIu64 " numbers are absent: they may be those of the malformed packets, or of lost ones",
+	             n_absent);
+	return true;
+}
+
 void interface_drops_add(struct interface_drops *drops, const struct recording_account *account)
 {
 	uint64_t lost = account->rx.interface_lost;
@@ -110,7 +126,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
                            const char *filter)
 {
 	uint32_t unknown = recording_accounts_unknown(accounts, n);
-	uint64_t certain = 0, missing = 0, pieces = 0, filtered = 0;
+	uint64_t certain = 0, missing = 0, pieces = 0, malformed = 0, filtered = 0;
 	struct interface_drops drops = INTERFACE_DROPS_INIT;
 
 	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
@@ -120,6 +136,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 		certain += of_account;
 		missing += of_account - accounts[i].rx.no_buffer_least + accounts[i].rx.no_buffer;
 		pieces += accounts[i].sum.pieces;
+		malformed += accounts[i].sum.malformed;
 		filtered += accounts[i].sum.filtered;
 		interface_drops_add(&drops, &accounts[i]);
 	}
@@ -140,6 +157,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 		verdict_find(verdict, FINDING_NOTE, "no packet is missing");
 	verdict_find_unknown(verdict, unknown);
 	verdict_find_interface(verdict, &drops);
+	verdict_find_malformed(verdict, malformed);
 }
 
 /* ---- the result ---------------------------------------------------------------------------------- */
@@ -218,13 +236,14 @@ void verdict_print_sentences(char *text, size_t bytes, const struct verdict *ver
 	snprintf(text + used, bytes - used, ".");
 }
 
-void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, char text[VERDICT_UNFOLLOWED_BYTES])
+void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, uint64_t n_malformed,
+                              char text[VERDICT_UNFOLLOWED_BYTES])
 {
 	const struct {
 		const char *word;
 		uint64_t n;
 	} terms[] = {{"untracked", counts->untracked},
-	             {"unread", counts->unread},
+	             {"unread", counts->unread > n_malformed ? counts->unread - n_malformed : 0},
 	             {"stray", counts->numbers.stray},
 	             {"late", counts->numbers.late},
 	             {"restarted", counts->numbers.restarted}};

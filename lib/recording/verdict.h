@@ -74,6 +74,12 @@ void verdict_find_pieces(struct verdict *verdict, uint64_t n);
 /** Note rows of malformed packets, which no socket gets. n may be 0. */
 void verdict_find_malformed(struct verdict *verdict, uint64_t n);
 
+/**
+ * Numbers are absent that the recording does not name, and malformed packets came, whose numbers nobody can read. True:
+ * these may be all that are absent, which is a doubt and taken here. False: some are lost, which is left to the caller.
+ */
+bool verdict_find_absent(struct verdict *verdict, uint64_t n_absent, uint64_t n_malformed);
+
 /** Take what accounts say, of one file or of all files of a recording. filter: that the recorder had; NULL: none. */
 void verdict_find_accounts(struct verdict *verdict, const struct recording_account *accounts, unsigned n,
                            const char *filter);
@@ -106,8 +112,9 @@ void verdict_print_sentences(char *text, size_t bytes, const struct verdict *ver
 
 /**
  * The packets that a tracker could not follow by their own numbers, each of which may hide a loss: "untracked 1, late
- * 2". Empty: it followed all.
+ * 2". Empty: it followed all. n_malformed of the unread ones are malformed: no socket gets them.
  */
-void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, char text[VERDICT_UNFOLLOWED_BYTES]);
+void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, uint64_t n_malformed,
+                              char text[VERDICT_UNFOLLOWED_BYTES]);
 
 #endif

@@ -76,7 +76,7 @@ static bool adds_up(const struct inspect_source *source)
 {
 	const struct recording_account *account = &source->account;
 
-	if (account->sum.pieces > account->sum.written)
+	if (account->sum.pieces + account->sum.malformed > account->sum.written)
 		return false;
 	if (account->rx.restarts || source->begins_after_restart || !is_of_one_epoch(account))
 		return true;
@@ -221,7 +221,7 @@ static uint64_t missing_of(const struct inspect_source *source)
 /* counts_all: drivers do, of the packets that they or their cards drop. */
 static void find_lost_numbers(struct verdict *verdict, const struct inspect_numbers *numbers, bool counts_all)
 {
-	uint64_t lost = 0, before_card = 0, in_absence = 0;
+	uint64_t lost = 0, before_card = 0, in_absence = 0, malformed = 0;
 	bool has_drops = false;
 
 	for (uint32_t i = 0; i < numbers->n_streams; i++) {
@@ -229,7 +229,10 @@ static void find_lost_numbers(struct verdict *verdict, const struct inspect_numb
 		before_card += inspect_lost_before_card(&numbers->streams[i]);
 		in_absence += inspect_lost_in_absence(&numbers->streams[i]);
 		has_drops = has_drops || numbers->streams[i].has_drops;
+		malformed += numbers->streams[i].n_malformed;
 	}
+	if (verdict_find_absent(verdict, before_card + in_absence, malformed))
+		return;
 	if (in_absence)
 		verdict_find(verdict, FINDING_LOSS,
 		             "%" PRIu64
@@ -257,7 +260,7 @@ static void find_unfollowed(struct verdict *verdict, const struct inspect_number
 	const struct ibvcap_tracker_counts counts = inspect_numbers_counts(numbered);
 	char text[VERDICT_UNFOLLOWED_BYTES];
 
-	verdict_print_unfollowed(&counts, text);
+	verdict_print_unfollowed(&counts, numbered->n_malformed, text);
 	if (text[0])
 		verdict_find(verdict, FINDING_DOUBT,
 		             "the own numbers of the packets of %s do not prove that none is missing: %s",
@@ -442,7 +445,7 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
                    int end, const char *error)
 {
 	uint32_t unknown = unknown_of(sum);
-	uint64_t missing = 0, pieces = 0, n_cut = 0, more_of_card, late;
+	uint64_t missing = 0, pieces = 0, malformed = 0, n_cut = 0, more_of_card, late;
 	struct interface_drops drops = INTERFACE_DROPS_INIT;
 	enum numbers_decide decision;
 
@@ -455,6 +458,7 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
 
 		missing += missing_of(&sum->sources[i]);
 		pieces += account->sum.pieces;
+		malformed += account->sum.malformed;
 		n_cut += sum->sources[i].n_cut;
 		interface_drops_add(&drops, account);
 	}
@@ -475,8 +479,10 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
 		             "source in the file; earlier and later ones, and those of other sources, are not known");
 	if (verdict->worst < FINDING_DAMAGE && inspect_is_ours(sum) && !inspect_is_extract(sum))
 		find_unproven(verdict, sum);
-	if (verdict->worst > FINDING_NOTE)
+	if (verdict->worst > FINDING_NOTE) {
+		verdict_find_malformed(verdict, malformed);
 		return;
+	}
 	say_complete(verdict, sum, numbers, decision);
 	if (n_cut)
 		verdict_find(verdict, FINDING_NOTE, "%" PRIu64 " are cut: the file has only their beginning", n_cut);
@@ -486,4 +492,5 @@ void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const
 		             "%" PRIu64 " that packets name were lost by the card before the file began", more_of_card);
 	drops.lost = 0; /* they were told, or decided */
 	verdict_find_interface(verdict, &drops);
+	verdict_find_malformed(verdict, malformed);
 }

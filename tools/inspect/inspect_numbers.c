@@ -141,8 +141,9 @@ int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_su
 		if (!numbered->has_frames) {
 			/* Without a payload no number can be read. */
 			found.payload_at = block->packet.frame_bytes[0];
+			/* Bytes between the end of UDP and that of IP are in no row, nor in the file. */
 			if (datagram_find(DATAGRAM_LINK_ETHERNET, block->packet.frame[0], block->packet.frame_bytes[0],
-			                  block->packet.wire_bytes, &datagram) == DATAGRAM_WHOLE)
+			                  UINT32_MAX, &datagram) == DATAGRAM_WHOLE)
 				found.payload_at = (uint32_t)(datagram.payload - block->packet.frame[0]);
 		}
 		if (ibvcap_tracker_add(numbered->tracker, &found, &tracked) == 0 &&
@@ -164,6 +165,8 @@ void inspect_numbers_end(struct inspect_numbers *numbers, const struct inspect_s
 			numbered->has_absence = true;
 		if (numbered && source->account.rx.unknown & IBVCAP_UNKNOWN_INTERFACE)
 			numbered->has_drops = true;
+		if (numbered)
+			numbered->n_malformed += source->account.sum.malformed;
 		/* The statistics have what was lost behind the last packet, too; a recording that was cut has none. */
 		if (numbered)
 			numbered->n_named += source->n_dropped > source->n_lost ? source->n_dropped : source->n_lost;

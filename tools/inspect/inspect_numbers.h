@@ -26,8 +26,9 @@ struct inspect_numbered {
 	bool has_one_source; /* all packets of the stream count together */
 	bool has_frames;     /* the offsets count from the frame */
 	uint64_t n_named;    /* packets of the stream that the recording names as lost */
-	bool has_absence;    /* the recording says that there are more, or may be: nobody counted them */
-	bool has_drops;      /* the recording says that the interface dropped packets, which may be of the stream */
+	uint64_t n_malformed;
+	bool has_absence; /* the recording says that there are more, or may be: nobody counted them */
+	bool has_drops;   /* the recording says that the interface dropped packets, which may be of the stream */
 };
 
 /* Zero-initialise it. */

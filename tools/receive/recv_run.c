@@ -195,14 +195,14 @@ static struct ibvcap_rx_account account_of(struct receiver *receiver)
 }
 
 /* By the packets' own numbers: all from the first to the highest of each source. */
-static void judge_numbers(struct verdict *verdict, const struct ibvcap_tracker *tracker)
+static void judge_numbers(struct verdict *verdict, const struct ibvcap_tracker *tracker, uint64_t n_malformed)
 {
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 	char unfollowed[VERDICT_UNFOLLOWED_BYTES];
 
 	ibvcap_tracker_counts(tracker, &counts);
-	verdict_print_unfollowed(&counts, unfollowed);
-	if (counts.numbers.lost)
+	verdict_print_unfollowed(&counts, n_malformed, unfollowed);
+	if (counts.numbers.lost && !verdict_find_absent(verdict, counts.numbers.lost, n_malformed))
 		verdict_take(verdict, FINDING_LOSS);
 	else if (unfollowed[0])
 		verdict_find(verdict, FINDING_DOUBT,
@@ -232,10 +232,12 @@ static struct verdict judge_received(const struct recv_summary *summary)
 		verdict_find(&verdict, FINDING_LOSS, "the network card lost %" PRIu64 " packets (no_buffer)",
 		             account->no_buffer_least);
 	verdict_find_unknown(&verdict, account->unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS); /* said above */
+	verdict_find_interface(&verdict, &(struct interface_drops){.lost = account->interface_lost,
+	                                                           .counts_all = account->interface_counts_all});
 	if (!account->until_ns)
 		verdict_find(&verdict, FINDING_DOUBT, "a tap is not told what the network card lost");
 	if (summary->tracker)
-		judge_numbers(&verdict, summary->tracker);
+		judge_numbers(&verdict, summary->tracker, summary->totals->flagged[RECV_FLAG_MALFORMED]);
 	return verdict;
 }
 

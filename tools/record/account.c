@@ -73,6 +73,7 @@ void source_end_parts(const struct source *source, struct row_counts written, st
 	parts->end = source->losses.sum;
 	parts->end.written = written.rows;
 	parts->end.pieces = written.pieces;
+	parts->end.malformed = written.malformed;
 	parts->end.other_files = source->n_written - written.rows;
 	parts->end.filtered = source->n_filtered;
 	parts->named_no_buffer = source->losses.no_buffer;
@@ -123,6 +124,7 @@ static void make_account(const struct account_parts *parts, const struct source 
 	account->sum.written -= parts->unwritten.rows;
 	account->sum.unwritten += parts->unwritten.rows;
 	account->sum.pieces -= parts->unwritten.pieces;
+	account->sum.malformed -= parts->unwritten.malformed;
 	if (ibvcap_rx_account_between(&parts->from, &parts->until, &account->rx) < 0)
 		account->rx.unknown = IBVCAP_UNKNOWN_UNSETTLED; /* nothing is known */
 	account->rx.unknown |= parts->unknown;
@@ -206,19 +208,23 @@ void record_sum_add(struct recording_sum *sum, const struct recording_sum *more)
 void record_print_sum(char *text, size_t bytes, const struct recording_account *account)
 {
 	const struct recording_sum *sum = &account->sum;
-	char others[96] = "", pieces[48] = "";
+	char others[96] = "", of_written[112] = "";
 	int n = 0;
 
 	if (sum->other_files)
 		n = snprintf(others, sizeof(others), " + other_files %" PRIu64, sum->other_files);
 	if (sum->filtered)
 		snprintf(others + n, sizeof(others) - (size_t)n, " + filtered %" PRIu64, sum->filtered);
+	n = 0;
 	if (sum->pieces)
-		snprintf(pieces, sizeof(pieces), "; pieces %" PRIu64 " of written", sum->pieces);
+		n = snprintf(of_written, sizeof(of_written), "; pieces %" PRIu64 " of written", sum->pieces);
+	if (sum->malformed)
+		snprintf(of_written + n, sizeof(of_written) - (size_t)n, "; malformed %" PRIu64 " of written",
+		         sum->malformed);
 	snprintf(text, bytes,
 	         "published %" PRIu64 " = written %" PRIu64 "%s + unwritten %" PRIu64 " + errored %" PRIu64
 	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64
 	         "; not published for lack of room: no_buffer %" PRIu64 "; restarts %" PRIu64 "%s",
 	         record_sum_published(sum), sum->written, others, sum->unwritten, sum->errored, sum->skipped,
-	         sum->disk_wait, sum->lag, account->rx.no_buffer, account->rx.restarts, pieces);
+	         sum->disk_wait, sum->lag, account->rx.no_buffer, account->rx.restarts, of_written);
 }

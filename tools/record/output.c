@@ -305,9 +305,8 @@ static size_t write_packet(const struct record_output *output, const struct pcap
 }
 
 bool output_put(struct recorder *recorder, struct record_output *output, unsigned source,
-                const struct pcapng_packet *packet, bool is_piece)
+                const struct pcapng_packet *packet, struct row_counts one)
 {
-	const struct row_counts one = {.rows = 1, .pieces = is_piece};
 	struct output_source *shown = &output->sources[source - output->files.first_source];
 	struct pcapng_packet named = *packet;
 	char comment[LOSSES_COMMENT_BYTES];

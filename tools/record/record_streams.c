@@ -166,12 +166,8 @@ static json_t *recorded_source_to_json(const struct source *source, const struct
 static struct verdict judge_recording(const struct recorder *recorder)
 {
 	struct verdict verdict = {0};
-	uint64_t n_malformed = 0;
 
-	for (unsigned i = 0; i < recorder->n_sources; i++)
-		n_malformed += recorder->sources[i].n_malformed;
 	verdict_find_accounts(&verdict, recorder->accounts, recorder->n_sources, recorder->options.filter);
-	verdict_find_malformed(&verdict, n_malformed);
 	if (recorder->writer.error && !verdict.has_loss) {
 		verdict = (struct verdict){0};
 		verdict_find(&verdict, FINDING_DOUBT, "the recording could not be written to its end");

@@ -23,15 +23,25 @@
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
+static bool is_piece(const struct ibvcap_meta *meta)
+{
+	return meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT;
+}
+
+static bool is_malformed(const struct ibvcap_meta *meta)
+{
+	return meta->flags & IBVCAP_PACKET_FLAG_MALFORMED;
+}
+
 /* A fragment's row is not counted as truncated, too: a longer row would not have the datagram's other parts. */
 static void count_marks(struct source *source, const struct ibvcap_meta *meta)
 {
-	if (meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT)
+	if (is_piece(meta))
 		source->n_pieces++;
+	else if (is_malformed(meta))
+		source->n_malformed++;
 	else if (meta->flags & IBVCAP_PACKET_FLAG_TRUNCATED)
 		source->n_truncated++;
-	else if (meta->flags & IBVCAP_PACKET_FLAG_MALFORMED)
-		source->n_malformed++;
 }
 
 static uint64_t row_ns(const struct source *source)
@@ -82,7 +92,9 @@ static bool record_row(struct recorder *recorder, unsigned number, uint32_t i)
 	    !sources_may_be_cut(recorder->sources, recorder->n_sources, packet.time_ns, n_left == 1))
 		return false;
 	if (!output_put(recorder, output_of(recorder, number, meta->flow), number, &packet,
-	                meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT))
+	                (struct row_counts){.rows = 1,
+	                                    .pieces = is_piece(meta),
+	                                    .malformed = !is_piece(meta) && is_malformed(meta)}))
 		return false;
 	recorder->newest_ns = u64_max(recorder->newest_ns, packet.time_ns);
 	if (n_left == 1)
@@ -110,7 +122,7 @@ static void record_batch(struct recorder *recorder, unsigned number)
 	struct record_output *output = SLIST_FIRST(&recorder->outputs);
 	struct source *source = &recorder->sources[number];
 	const struct ibvcap_rx_batch rows = rows_to_record(recorder, source);
-	uint64_t n_pieces = source->n_pieces;
+	uint64_t n_pieces = source->n_pieces, n_malformed = source->n_malformed;
 	uint32_t n_errored = 0, n_good;
 
 	for (uint32_t i = 0; i < rows.n; i++)
@@ -122,7 +134,9 @@ static void record_batch(struct recorder *recorder, unsigned number)
 	/* A file that ends ahead of these rows ends ahead of those of the batch that are left out, too. */
 	if (rows.n)
 		output_put_rows(recorder, output, number, &rows,
-		                (struct row_counts){.rows = n_good, .pieces = source->n_pieces - n_pieces});
+		                (struct row_counts){.rows = n_good,
+		                                    .pieces = source->n_pieces - n_pieces,
+		                                    .malformed = source->n_malformed - n_malformed});
 	source->losses.sum.errored += n_errored; /* the file has these rows, so it names no loss */
 	source->n_written += n_good;
 	source->n_filtered += source->batch.n - rows.n;
@@ -352,7 +366,8 @@ static void make_accounts(struct recorder *recorder, const struct source_end *en
 
 		parts[i] = (struct account_parts){
 			.from = source->from, .until = source->until, .unwritten = unwritten[i], .is_first = true};
-		source_end_parts(source, (struct row_counts){source->n_written, source->n_pieces}, &parts[i]);
+		source_end_parts(source, (struct row_counts){source->n_written, source->n_pieces, source->n_malformed},
+		                 &parts[i]);
 		parts[i].end.lag = ends[i].lag;
 	}
 	account_of_sources(parts, recorder->sources, recorder->n_sources, recorder->accounts);

@@ -10,16 +10,18 @@
 
 #define SOURCE_NAME_BYTES (IBVCAP_STREAM_NAME_MAX + 16)
 
-/* Rows, and how many of them are IP fragments. */
+/* Rows, and how many of them are IP fragments or malformed. */
 struct row_counts {
 	uint64_t rows;
 	uint64_t pieces;
+	uint64_t malformed;
 };
 
 static inline void row_counts_add(struct row_counts *sum, const struct row_counts *more)
 {
 	sum->rows += more->rows;
 	sum->pieces += more->pieces;
+	sum->malformed += more->malformed;
 }
 
 struct source {

@@ -118,6 +118,34 @@ def test_what_a_socket_does_not_get_is_malformed_and_all_else_a_payload(daemon, 
             assert frame[-row["length"] or len(frame):] == row["payload"], frame.hex()
 
 
+@pytest.mark.skipif(testbed.BACKEND == "verbs", reason="softhca's own walk matches not all of them")
+@pytest.mark.parametrize("hidden", [(), (5, 6, 7)])
+def test_a_malformed_packet_is_no_loss_but_may_hide_a_number(daemon, wire, tmp, hidden):
+    """record, check and info agree, also if bytes follow the UDP datagram in the IP packet."""
+    def frame(number, case):
+        return with_lengths(udp_frame(number.to_bytes(8, "big") + bytes(BYTES - 8), wire.address, PORT,
+                                      wire.mac_bytes()), case)
+
+    one = daemon([testbed.stream(wire, payload_size=128, sequence={"offset": 0, "bytes": 8})])
+    file = tmp / "a.pcapng"
+    readers = [subprocess.Popen([IBVCAP, *words, "--socket", one.socket_path], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+               for words in (("record", "lidar", "-w", file, "-t", "4"), ("check", "lidar", "-t", "4"))]
+    testbed.wait_until(lambda: len(one.status()["consumers"]) == 2, 30, "two readers")
+    wrong = [frame(number, {"udp": 73}) for number in hidden or (100, 101, 102)]
+    good = [frame(number, {"udp": 40} if number % 4 == 0 else {}) for number in range(20) if number not in hidden]
+    wire.send(*good[:5], *wrong, *good[5:])
+    recorded, checked = (reader.communicate(timeout=60)[0] for reader in readers)
+    done = subprocess.run([IBVCAP, "info", file], capture_output=True, text=True, check=False, timeout=60)
+    assert one.expect_sum()["malformed"] == 3
+    assert readers[0].returncode == 0 and "; malformed 3 of written" in recorded, recorded
+    for text, code in ((checked, readers[1].returncode), (done.stdout, done.returncode)):
+        assert "3 are malformed: the lengths" in text and "do not prove" not in text, text
+        assert code == (2 if hidden else 0), text
+        absent = "3 numbers are absent: they may be those of the malformed packets, or of lost ones"
+        assert (absent in text) == bool(hidden), text
+
+
 def test_a_joined_datagram_whose_length_is_above_that_of_its_fragments_is_malformed(daemon, wire, consumer):
     def datagram(number, more):
         """Its UDP length is above the sum of its fragments by `more`; it has no checksum."""

@@ -252,7 +252,7 @@ def test_the_pattern_is_complete_and_the_text_says_so(build, daemon, net, wire):
     done = ibvcap("check", "lidar", "--socket", one.socket_path, "--oldest", "--count", 1000)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "sent 1000 = once 1000 + lost 0; arrived 1000 = once 1000 + repeated 0" in done.stdout
-    assert f"> {wire.address}:7502" in done.stdout and done.stdout.endswith("\ncomplete\n")
+    assert f"> {wire.address}:7502" in done.stdout and "\ncomplete" in done.stdout
     assert testbed.finish(net.sender(build, wire, 7503, size=64, count=100, rate=20000)) == 100
     testbed.wait_until(lambda: one.stream("wrong")["published"] == 100, 30, lambda: one.stream("wrong"))
     done = ibvcap("check", "wrong", "--socket", one.socket_path, "--oldest", "--count", 100)

@@ -28,6 +28,7 @@ static const struct recording_account full = {.recording = 0xfedcba9876543210,
                                               .sum.disk_wait = 306,
                                               .sum.lag = 307,
                                               .sum.pieces = 300,
+                                              .sum.malformed = 299,
                                               .rx.abandoned = 308,
                                               .rx.no_buffer = 311,
                                               .rx.no_buffer_least = 310,
@@ -91,7 +92,8 @@ Test(account_json, the_text_is_the_documented_one)
 		","
 		"\"until\":{\"utc_ns\":1795334401000000006,\"epoch\":\"ffffffffffffffff\",\"sequence\":200},"
 		"\"file\":3,\"written\":301,\"other_files\":302,\"filtered\":316,\"unwritten\":303,\"errored\":304,"
-		"\"skipped\":305,\"disk_wait\":306,\"lag\":307,\"pieces\":300,\"abandoned\":308,\"no_buffer\":311,\"no_"
+		"\"skipped\":305,\"disk_wait\":306,\"lag\":307,\"pieces\":300,\"malformed\":299,\"abandoned\":308,\"no_"
+		"buffer\":311,\"no_"
 		"buffer_least\":"
 		"310,"
 		"\"no_buffer_most\":312,\"restarts\":313,\"failures\":314,\"outages\":315,"
@@ -130,7 +132,7 @@ Test(account_json, each_member_must_be_there_but_flow_and_last_and_a_count_that_
 	json_object_foreach(json, key, value)
 		cr_expect_eq(is_read_with(key, NULL),
 	                     !strcmp(key, "flow") || !strcmp(key, "last") || !strcmp(key, "pieces") ||
-	                             !strncmp(key, "interface_", strlen("interface_")),
+	                             !strcmp(key, "malformed") || !strncmp(key, "interface_", strlen("interface_")),
 	                     "%s", key);
 	json_decref(json);
 }

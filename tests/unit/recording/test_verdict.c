@@ -69,6 +69,23 @@ Test(verdict, has_its_reasons_in_the_order_in_which_they_were_found)
 	expect_words(&verdict, "cut off", "Not proven: cut off.");
 }
 
+Test(verdict, absent_numbers_may_be_those_of_malformed_packets)
+{
+	struct verdict verdict = {0};
+
+	cr_expect(!verdict_find_absent(&verdict, 0, 3) && !verdict_find_absent(&verdict, 3, 0));
+	cr_expect_str_eq(verdict.reasons, "");
+	cr_expect(!verdict_find_absent(&verdict, 4, 3));
+	cr_expect_str_eq(verdict.reasons,
+	                 "of the numbers that are absent up to 3 may be those of the malformed packets");
+	cr_expect_eq(verdict.worst, FINDING_NOTE);
+	verdict = (struct verdict){0};
+	cr_expect(verdict_find_absent(&verdict, 3, 3));
+	cr_expect_str_eq(verdict.reasons,
+	                 "3 numbers are absent: they may be those of the malformed packets, or of lost ones");
+	cr_expect_eq(verdict.worst, FINDING_DOUBT);
+}
+
 Test(verdict, reasons_that_do_not_fit_are_cut_off_and_still_count)
 {
 	struct verdict verdict;
@@ -104,13 +121,13 @@ Test(verdict, names_what_a_tracker_could_not_follow)
 	struct ibvcap_tracker_counts counts = {.packets = 9, .numbers = {.lost = 3, .reordered = 4}};
 	char text[VERDICT_UNFOLLOWED_BYTES];
 
-	verdict_print_unfollowed(&counts, text);
+	verdict_print_unfollowed(&counts, 0, text);
 	cr_expect_str_eq(text, "");
 	counts.untracked = 1;
-	counts.unread = 2;
+	counts.unread = 3; /* one of them is malformed */
 	counts.numbers.stray = 3;
 	counts.numbers.late = 4;
 	counts.numbers.restarted = 5;
-	verdict_print_unfollowed(&counts, text);
+	verdict_print_unfollowed(&counts, 1, text);
 	cr_expect_str_eq(text, "untracked 1, unread 2, stray 3, late 4, restarted 5");
 }

@@ -224,6 +224,23 @@ Test(inspect_verdict, what_an_interface_dropped_is_a_doubt_that_the_packets_own_
 	     account->rx.interface_counts_all = false);
 }
 
+/* ---- malformed ----------------------------------------------------------------------------------- */
+
+CHANGE(malformed, source->comment = SEQUENCE, account->sum.malformed = 1, source->packets[1].number = UINT64_MAX)
+
+Test(inspect_verdict, a_malformed_packet_is_no_loss_but_may_hide_a_number)
+{
+	CASE("no number is absent", FINDING_NOTE, "; 1 are malformed", malformed(recording),
+	     source->packets[2].number = 11, source->packets[3].number = 12);
+	CASE("one is absent", FINDING_DOUBT,
+	     "not proven: 1 numbers are absent: they may be those of the malformed packets, or of lost ones",
+	     malformed(recording));
+	CASE("more are absent", FINDING_LOSS, "up to 1 may be those of the malformed packets", malformed(recording),
+	     source->packets[3].number = 15);
+	CASE("another packet has no number", FINDING_DOUBT, "unread 1", malformed(recording),
+	     source->packets[2].number = UINT64_MAX, source->packets[3].number = 11);
+}
+
 /* ---- missing ------------------------------------------------------------------------------------- */
 
 CHANGE(skipped, lose_rows(account, &account->sum.skipped, 2))

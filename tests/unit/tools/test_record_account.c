@@ -49,9 +49,9 @@ static void lose(unsigned i, uint64_t n)
 Test(record_account, an_account_is_the_difference_of_two_sums)
 {
 	make_source(0, 0, 1, "s");
-	parts[0].start = (struct recording_sum){1, 2, 9, 3, 4, 5, 6, 7, 1};
-	parts[0].end = (struct recording_sum){11, 22, 99, 33, 44, 55, 66, 77, 3};
-	parts[0].unwritten = (struct row_counts){3, 1};
+	parts[0].start = (struct recording_sum){1, 2, 9, 3, 4, 5, 6, 7, 1, 0};
+	parts[0].end = (struct recording_sum){11, 22, 99, 33, 44, 55, 66, 77, 3, 0};
+	parts[0].unwritten = (struct row_counts){3, 1, 0};
 	account_of_sources(parts, sources, 1, accounts);
 	cr_expect_eq(accounts[0].sum.written, 7);
 	cr_expect_eq(accounts[0].sum.other_files, 20);
