@@ -43,11 +43,12 @@ from stopped_thread import stopped, threads  # noqa: E402
 from testbed import run, wait_until  # noqa: E402
 from walk_attacks import ATTACKS  # noqa: E402
 from walk_recorder import Folder  # noqa: E402
-from walk_sender import IMU_PORT, LIDAR_PORTS, Sender  # noqa: E402
+from walk_sender import BRIDGE_PORT, IMU_PORT, LIDAR_PORTS, PROTOCOLS, Sender  # noqa: E402
 
 OFFLOADS = ("tx", "rx", "tso", "gso", "gro", "rx-gro-list", "tx-udp-segmentation", "rx-udp-gro-forwarding")
 GRO_WAITS_NS = 1000000  # for packets to merge, of a sender that gives them to a veth one by one
 N_FOLDERS = 3
+BRIDGE = "bridge0"
 SMALL_DISK = "6m"
 FOLDER_SECONDS = 15
 RING = {"payload_size": 256, "slots_per_block": 64, "receive_queue_slots": 256, "flow_numbers": True,
@@ -68,7 +69,8 @@ class Walk:
         run(*self.net.command(self.net.rx, "sh", "-c", f"echo {GRO_WAITS_NS} >/sys/class/net/{self.wire.interface}/"
                               "gro_flush_timeout"))
         self.is_joined = self.random.random() < 0.7  # a stream that joins fragments
-        self.sender = Sender(self.wire, WORDS.seed, RING["payload_size"], self.is_joined)
+        self.port = self.make_bridge() if WORDS.backend == "packet" else None
+        self.sender = Sender(self.wire, self.port, WORDS.seed, RING["payload_size"], self.is_joined)
         self.disk = tmp / "disk"
         self.disk.mkdir()
         run("mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", self.disk)
@@ -76,12 +78,47 @@ class Walk:
         self.history_blocks = self.random.choice([8, 16] if WORDS.backend == "verbs" else [8, 16, 64])
         self.card_mib = self.random.choice(["128", "128", "4"])
         self.has_imu, self.has_lidar, self.ports = True, True, list(LIDAR_PORTS)
-        self.counts = {"files": 0, "complete": 0, "incomplete": 0, "not proven": 0, "packets": 0, "recordings": 0}
+        self.counts = dict.fromkeys(("files", "complete", "incomplete", "not proven", "from the flow rules", "packets",
+                                     "recordings"), 0)
 
     def log(self, text):
         line = f"{time.monotonic() - self.begun:8.3f} {time.time_ns()} {text}"
         self.log_file.write(line + "\n")
         self.log_file.flush()
+
+    # ---- the bridge ------------------------------------------------------------------------------------------------
+
+    def make_bridge(self):
+        port = self.net.add_wire()
+        run("ip", "-n", self.net.rx, "link", "add", BRIDGE, "address", port.mac, "mtu", 9000, "type", "bridge",
+            "mcast_snooping", 0)
+        run(*self.net.command(self.net.rx, "sysctl", "-qw", f"net.ipv6.conf.{BRIDGE}.disable_ipv6=1"))
+        run("ip", "-n", self.net.rx, "link", "set", BRIDGE, "up")
+        self.join_bridge(port)
+        return port
+
+    def join_bridge(self, port):
+        port.move_sender()
+        run("ip", "-n", self.net.rx, "link", "set", port.interface, "master", BRIDGE)
+
+    def change_port(self):
+        """A port of the bridge loses packets and is deleted, and another one loses some when it has just joined."""
+        if not self.port:
+            return
+        link = ("ip", "-n", self.net.rx, "link", "set", self.port.interface, "mtu")
+        n, pauses = self.random.choice([10, 1000]), self.random.choices([0, 0, 0.3, 1.5], k=2)
+        self.log(f"a port of the bridge loses {n} packets, is deleted, and another one loses some, pauses {pauses}")
+        run(*link, 150)
+        self.sender.burst_to(BRIDGE_PORT, n)
+        time.sleep(pauses[0])
+        with self.sender.lock:
+            self.port.delete()
+            self.port.make()
+            self.join_bridge(self.port)
+            run(*link, 150)
+        self.sender.burst_to(BRIDGE_PORT, n)
+        time.sleep(pauses[1])
+        run(*link, 9000)
 
     # ---- the daemon ------------------------------------------------------------------------------------------------
 
@@ -95,6 +132,12 @@ class Walk:
                                         **RING))
         if self.has_imu:
             found.append(testbed.stream(self.wire, IMU_PORT, name="imu", history_blocks=self.history_blocks, **RING))
+        flows = [{"destination": self.wire.address, "protocol": protocol} for protocol in PROTOCOLS]
+        found.append(testbed.stream(self.wire, flows=flows, name="frames", layout="frame",
+                                    history_blocks=self.history_blocks, **RING))
+        if self.port:
+            found.append(testbed.stream(self.port, BRIDGE_PORT, name="bridge", interface=BRIDGE,
+                                        history_blocks=self.history_blocks, **RING))
         return found
 
     def start_daemon(self):
@@ -311,7 +354,7 @@ class Walk:
     EVENTS = ((quiet, 10), (to_recorder, 26), (restart, 5), (stop_daemon, 5), (stop_worker, 5), (burst, 5),
               (change_flows, 3), (change_streams, 2), (storm, 2), (link_down, 4), (rename, 2), (change_mtu, 2),
               (ethtool, 5), (merged, 4), (fill_disk, 3), (change_rate, 5), (small_mtu, 2),
-              (full_backlog, 1), (stop_card, 2), *ATTACKS)
+              (full_backlog, 1), (stop_card, 2), (change_port, 3), *ATTACKS)
 
     # ---- the walk --------------------------------------------------------------------------------------------------
 
@@ -320,7 +363,8 @@ class Walk:
         is_small = self.random.random() < 0.25
         path = (self.disk if is_small else self.tmp) / f"f{self.n_folders}"
         path.mkdir()
-        folder = Folder(path, self.tmp / f"f{self.n_folders}-said", self.daemon.socket_path, self.random, is_small)
+        folder = Folder(path, self.tmp / f"f{self.n_folders}-said", self.daemon.socket_path, self.random, is_small,
+                        bool(self.port))
         self.log(f"{path}: {' '.join(map(str, folder.options))} {folder.streams}")
         self.folders.append(folder)
 

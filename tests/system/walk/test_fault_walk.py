@@ -62,7 +62,7 @@ def file(index, numbers, verdict="complete", since=5, **keys):
         path=f"file{index}", index=index, numbers=list(numbers), ids=[(0, number) for number in numbers],
         payloads=[bytes([number % 256]) for number in numbers], accounts=[account], recording=("r", None),
         is_complete=verdict == "complete", is_incomplete=verdict == "incomplete", unknown=set(account["unknown"]),
-        is_last=bool(keys.get("last")))
+        is_last=bool(keys.get("last")), counts_all=True)
     made.sum = lambda *terms: sum(account[term] for term in terms)
     return made
 

@@ -17,8 +17,9 @@ N_STRANGE = 200
 OTHER_PORT, VXLAN_PORT = 9, 8472
 CGROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 LIMIT_BYTES = 2 << 20  # of what is allocated from then on
-PASS_SOURCE = """int pass(void *context) __attribute__((section("xdp")));
-int pass(void *context) { return 2; }
+PROGRAMS = """struct xdp_md { unsigned data, data_end; };
+__attribute__((section("pass"))) int pass_all(struct xdp_md *frame) { return 2; }
+__attribute__((section("drop"))) int drop_some(struct xdp_md *it) { return it->data_end - it->data & 8 ? 1 : 2; }
 char terms[] __attribute__((section("license"))) = "GPL";
 """
 
@@ -81,13 +82,14 @@ def filters(walk):
 def tunnel_ends(walk):
     """While the receiver has the tunnels' other ends, its kernel merges packets by their inner headers."""
     link = ("ip", "-n", walk.net.rx, "link")
-    for kind, port in (("vxlan", 4789), ("geneve", 6081)):
-        for words in (("add", kind, "type", kind, "external", "dstport", str(port)),
+    kinds = {"vxlan": ("dstport", "4789"), "geneve": ("dstport", "6081"), "gre": (), "ipip": ()}
+    for kind, more in kinds.items():
+        for words in (("add", kind, "type", kind, "external", *more),
                       ("set", kind, "addrgenmode", "none"), ("set", kind, "up")):
             done = subprocess.run([*link, *words], capture_output=True, text=True, check=False)
         walk.log(f"{kind}: {done.stderr.strip() or 'ends here'}")
     walk.burst(1000, 4000)
-    for kind in ("vxlan", "geneve"):
+    for kind in kinds:
         subprocess.run([*link, "delete", kind], capture_output=True, check=False)
 
 
@@ -98,17 +100,18 @@ def n_queues(walk, namespace, device, kind):
 
 
 def foreign_program(walk):
-    """In the daemon's place, it is refused; beside it, it passes all packets. The kernel warns of a packet that veth
-    sent by a queue that this end has not, if a program is attached without the driver."""
+    """In the daemon's place, it is refused; beside it, it passes all packets, or drops those of some lengths. The
+    kernel warns of a packet that veth sent by a queue that this end has not, if a program is attached without the
+    driver."""
     if n_queues(walk, walk.net.rx, walk.wire.tx, "tx-") > n_queues(walk, walk.net.rx, walk.wire.interface, "rx-"):
         return
-    program = walk.tmp / "pass.o"
+    program, section = walk.tmp / "programs.o", walk.random.choice(["pass", "drop"])
     if not program.exists():
-        run("clang", "-O2", "-target", "bpf", "-c", "-x", "c", "-", "-o", program, input=PASS_SOURCE)
+        run("clang", "-O2", "-target", "bpf", "-c", "-x", "c", "-", "-o", program, input=PROGRAMS)
     link = ("ip", "-n", walk.net.rx, "link", "set", "dev", walk.wire.interface)
-    done = subprocess.run([*link, "xdpgeneric", "object", program, "section", "xdp"], capture_output=True, text=True,
+    done = subprocess.run([*link, "xdpgeneric", "object", program, "section", section], capture_output=True, text=True,
                           check=False)
-    walk.log(f"foreign XDP program: {done.stderr.strip() or 'attached'}")
+    walk.log(f"foreign XDP program, {section}: {done.stderr.strip() or 'attached'}")
     time.sleep(walk.random.choice([0, 0.3]))
     subprocess.run([*link, "xdpgeneric", "off"], capture_output=True, check=False)
 

@@ -4,7 +4,7 @@ import json
 import struct
 import subprocess
 
-from walk_sender import HEADERS, tunnel_bytes
+from walk_sender import HEADERS, port_of, tunnel_bytes
 
 SECTION, INTERFACE, STATISTICS, PACKET = 0x0A0D0D0A, 1, 5, 6
 COMMENT, PACKET_ID = 1, 5
@@ -30,8 +30,12 @@ class File:
             raise Damaged(f"{path}: no account")
         self.index = self.accounts[0]["file"]
         self.recording = self.accounts[0]["recording"], self.accounts[0].get("flow")
-        self.is_complete = all(account["verdict"] == "complete" for account in self.accounts)
-        self.is_incomplete = any(account["verdict"] == "incomplete" for account in self.accounts)
+        self.word = next((word for word in ("incomplete", "not proven") for account in self.accounts
+                          if account["verdict"] == word), "complete")
+        # Otherwise it says nothing of what was dropped before the flow rules, and the sender does not know.
+        self.counts_all = all("interface_counts_all" in account for account in self.accounts)
+        self.is_complete = self.word == "complete" and self.counts_all
+        self.is_incomplete = self.word == "incomplete"
         self.unknown = {word for account in self.accounts for word in account["unknown"]}
         self.is_last = any(account.get("last") for account in self.accounts)
 
@@ -71,7 +75,7 @@ class File:
         behind = begin + (captured + 3) // 4 * 4
         found = [struct.unpack("<Q", value)[0] for code, value in options(data, behind, at + length - 4)
                  if code == PACKET_ID]
-        number_at = HEADERS + tunnel_bytes(int.from_bytes(data[begin + HEADERS - 6:begin + HEADERS - 4], "big"))
+        number_at = HEADERS + tunnel_bytes(port_of(data[begin:begin + HEADERS]))
         self.add(data[begin + number_at:begin + captured], (interface, found[0]))
 
     def read_raw(self):

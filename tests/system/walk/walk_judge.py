@@ -4,7 +4,7 @@ import bisect
 import collections
 
 import testbed
-from walk_sender import IMU_PORT, LIDAR_PORTS, tunnel_bytes
+from walk_sender import PORTS, tunnel_bytes
 
 MARGIN_NS = 10 * 10**9  # all programs may stand still for some seconds
 LOSSES = ("skipped", "unwritten", "errored", "disk_wait")
@@ -17,10 +17,9 @@ class FalseVerdict(AssertionError):
 def paths_of(sender, file):
     """Indices of the paths whose packets belong into the file."""
     flow = file.recording[1]
-    ports = {port for account in file.accounts
-             for port in (LIDAR_PORTS if account["stream"] == "lidar" else (IMU_PORT,))}
+    ports = {port for account in file.accounts for port in PORTS[account["stream"]]}
     if flow is not None:
-        ports &= {LIDAR_PORTS[flow]} if file.accounts[0]["stream"] == "lidar" else {IMU_PORT}
+        ports &= {PORTS[file.accounts[0]["stream"]][flow]}
     return [i for i, (_, port) in enumerate(sender.paths) if port in ports]
 
 
@@ -75,8 +74,8 @@ class Recording:
         self.check_packets()
         for group in self.complete_groups():
             self.check_complete(group)
-        if self.code == 0 and [file.index for file in self.files] == list(range(len(self.files))) and \
-                self.files[-1].is_last:
+        if self.code == 0 and all(file.counts_all for file in self.files) and self.files[-1].is_last and \
+                [file.index for file in self.files] == list(range(len(self.files))):
             self.check_complete(range(len(self.files)))
         for i, file in enumerate(self.files):
             if file.is_incomplete:

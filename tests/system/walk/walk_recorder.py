@@ -40,10 +40,11 @@ class Folder:
     """said: a path, behind which the run's number is put; what the runs print is there, since the folder's disk may be
     full."""
 
-    def __init__(self, path, said, socket_path, random, is_small):
+    def __init__(self, path, said, socket_path, random, is_small, has_bridge):
         self.path, self.said, self.random, self.is_small = path, said, random, is_small
         self.options = choose_options(random, is_small)
-        self.streams = random.choice([["lidar"], ["lidar", "imu"], ["imu"]]) if "--raw" not in self.options else ["imu"]
+        several = [["lidar"], ["lidar", "imu"], ["imu"], ["frames"], *[["bridge"]] * has_bridge]
+        self.streams = random.choice(several) if "--raw" not in self.options else ["imu"]
         self.window = self.options[self.options.index("-W") + 1] if "-W" in self.options else None
         name = "a.raw" if "--raw" in self.options else "a.pcapng.zst" if "-Z" in self.options else "a.pcapng"
         self.closed = path / "closed"  # names of files, in the order of their ends
@@ -165,8 +166,7 @@ class Folder:
         for file in files:
             counts["files"] += 1
             counts["packets"] += len(file.numbers)
-            word = "complete" if file.is_complete else "incomplete" if file.is_incomplete else "not proven"
-            counts[word] += 1
+            counts["from the flow rules" if file.word == "complete" and not file.counts_all else file.word] += 1
         recordings = collections.defaultdict(list)
         for file in files:
             recordings[file.recording, tuple(sorted((a["stream"]) for a in file.accounts))].append(file)
@@ -205,9 +205,8 @@ class Folder:
                               timeout=300)
         found = json.loads(done.stdout)
         for file, said in zip(files, found):
-            account = "complete" if file.is_complete else "incomplete" if file.is_incomplete else "not proven"
-            if said["verdict_word"] != account or not said.get("consistent", True):
-                raise FalseVerdict(f"{file.path}: the account says {account}, info {said['verdict']}")
+            if said["verdict_word"] != file.word or not said.get("consistent", True):
+                raise FalseVerdict(f"{file.path}: the account says {file.word}, info {said['verdict']}")
         if done.returncode >= DAMAGED or done.returncode < 0:
             raise FalseVerdict(f"info ends with {done.returncode} for {paths}: {found[-1]} {done.stderr}")
 

@@ -14,11 +14,15 @@ import time
 import frames
 from wires import SO_SNDBUFFORCE, in_namespace
 
-# Outer ports of tunnels, with the tunnels' headers: VXLAN, Geneve.
-TUNNELS = {4789: struct.pack("!II", 1 << 27, 7 << 8), 6081: struct.pack("!II", 0x6558, 7 << 8)}
-PLAIN_PORTS, IMU_PORT = (7502, 7503, 7504), 7505
-LIDAR_PORTS = (*PLAIN_PORTS[:-1], *TUNNELS, PLAIN_PORTS[-1])
-HEADERS = 14 + 20 + 8  # of a frame: Ethernet, IPv4, UDP
+# The headers of tunnels by their outer ports, VXLAN and Geneve, or by their IP protocols, GRE (with a key) and IPIP.
+UDP = 17
+TUNNELS = {4789: struct.pack("!II", 1 << 27, 7 << 8), 6081: struct.pack("!II", 0x6558, 7 << 8),
+           47: struct.pack("!HHI", 0x2000, 0x0800, 7), 4: b""}
+PLAIN_PORTS, IMU_PORT, BRIDGE_PORT = (7502, 7503, 7504), 7505, 7506
+PROTOCOLS = tuple(port for port in TUNNELS if port < 256)
+LIDAR_PORTS = (*PLAIN_PORTS[:-1], *(port for port in TUNNELS if port not in PROTOCOLS), PLAIN_PORTS[-1])
+PORTS = {"lidar": LIDAR_PORTS, "imu": (IMU_PORT,), "frames": PROTOCOLS, "bridge": (BRIDGE_PORT,)}  # of streams
+IP, HEADERS = 14, 14 + 20 + 8  # of a frame: Ethernet; Ethernet, IPv4, UDP
 N_SOURCES, N_IN_TUNNEL = 8, 2
 STEP_S = 0.005
 SOL_PACKET, PACKET_VNET_HDR = 263, 15
@@ -31,8 +35,20 @@ N_BEYOND = 100  # bytes of an oversize packet that its row has no room for
 
 
 def tunnel_bytes(port):
-    """How much is before the datagram's own payload."""
+    """How much is between HEADERS and the datagram's own payload."""
+    if port in PROTOCOLS:
+        return len(TUNNELS[port]) + HEADERS - IP - 8
     return len(TUNNELS[port]) + HEADERS if port in TUNNELS else 0
+
+
+def port_of(frame):
+    return int.from_bytes(frame[36:38], "big") if frame[23] == UDP else frame[23]
+
+
+def with_protocol(headers, protocol):
+    """Ethernet and IPv4 headers, made for UDP."""
+    before, after = headers[IP:23] + bytes([protocol]), headers[26:34]
+    return headers[:IP] + before + struct.pack("!H", frames.checksum(before + bytes(2) + after)) + after
 
 
 def sealed(frame, at, is_partial=False):
@@ -47,9 +63,10 @@ class Sender(threading.Thread):
     configuration had its flow: then it was sent to the receiver's interface, also if that dropped it. Packets of a path
     stay in their order. So those in fragments are of paths of their own: their hash is another one."""
 
-    def __init__(self, wire, seed, payload_max, is_joined):
+    def __init__(self, wire, port, seed, payload_max, is_joined):
+        """port: the wire to a bridge, or None."""
         super().__init__(daemon=True)
-        self.wire = wire
+        self.wire, self.port = wire, port
         self.random = random.Random(seed)
         self.paths = [(source, port) for source in range(4000, 4000 + N_SOURCES) for port in (*PLAIN_PORTS, IMU_PORT)]
         self.n_plain = len(self.paths)
@@ -58,6 +75,9 @@ class Sender(threading.Thread):
         if is_joined:
             self.add_fragmented()
         self.add_in_tunnels()
+        if port:
+            self.paths += [(4000 + i, BRIDGE_PORT) for i in range(N_IN_TUNNEL)]
+            self.sizes += [200] * N_IN_TUNNEL
         self.n_random = len(self.paths)
         self.paths += [(EMPTY, LIDAR_PORTS[0]), (OVERSIZE, LIDAR_PORTS[0]), (STRAY, LIDAR_PORTS[0])]
         self.sizes += [0, payload_max, 64]
@@ -79,9 +99,13 @@ class Sender(threading.Thread):
         return bytes([number % 256]) * max(0, self.sizes[self.path_of[number]] - 8)
 
     def header(self, source, port, size):
-        plain = self.wire.frame(bytes(tunnel_bytes(port) + size), port, source_port=source)[:HEADERS]
+        wire = self.port if port == BRIDGE_PORT else self.wire
+        plain = wire.frame(bytes(tunnel_bytes(port) + size), port, source_port=source)[:HEADERS]
         if port in TUNNELS:
-            plain += TUNNELS[port] + self.wire.frame(bytes(size), PLAIN_PORTS[0], source_port=source)[:HEADERS]
+            inner = self.wire.frame(bytes(size), PLAIN_PORTS[0], source_port=source)[:HEADERS]
+            if port in PROTOCOLS:
+                plain, inner = with_protocol(plain, port), inner[IP:]
+            plain += TUNNELS[port] + inner
         return plain
 
     def add_in_tunnels(self):
@@ -143,7 +167,7 @@ class Sender(threading.Thread):
             return [self.wire.frame(frame[42:] + bytes(N_BEYOND), LIDAR_PORTS[0], source_port=3999)], False
         if port in TUNNELS:
             frame = sealed(frame, HEADERS + tunnel_bytes(port) - 8)
-            if source % 2:  # without an outer checksum, GRO merges by the inner headers
+            if source % 2 or port in PROTOCOLS:  # without an outer checksum, GRO merges by the inner headers
                 return [frame], True
         return [sealed(frame, HEADERS - 8)], True  # without a checksum, GRO would not merge it
 
@@ -152,7 +176,8 @@ class Sender(threading.Thread):
         self.path_of.append(path)
         parts, is_sure = self.make(path, number)
         self.n_frames.append(len(parts))
-        self.put(self.wire.socket, path, parts, is_sure)
+        wire = self.port if self.paths[path][1] == BRIDGE_PORT else self.wire
+        self.put(wire.socket, path, parts, is_sure)
 
     def send_merged(self):
         """Several packets of a path at once, which the interface or the sender's kernel cuts."""
@@ -214,6 +239,10 @@ class Sender(threading.Thread):
 
     def burst(self, n):
         self.send_apart(lambda: self.send(n))
+
+    def burst_to(self, port, n):
+        paths = [i for i, (_, other) in enumerate(self.paths) if other == port]
+        self.send_apart(lambda: [self.send_one(self.random.choice(paths)) for _ in range(n)])
 
     def send_odd(self, source, n):
         """Of a path with a name."""
