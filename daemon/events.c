@@ -169,6 +169,7 @@ static int on_second(sd_event_source *source, uint64_t, void *context)
 	TAILQ_FOREACH (interface, &daemon->interfaces, link) {
 		interface_watch_link(interface);
 		interface_watch_silence(interface);
+		interface_tell_losses(interface, time_monotonic_ns());
 		interface_renew_clock(interface);
 		events_end_if_replaced(daemon, interface);
 		events_end_if_failed(daemon, interface);

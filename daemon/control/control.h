@@ -70,6 +70,8 @@ struct control_interface {
 	struct reading *readings[CONTROL_INTERFACE_READINGS];
 	const uint64_t *counters;      /* INTERFACE_COUNTER_N, which the readings renew; COUNTER_ABSENT: not known */
 	const bool *counts_all_losses; /* its driver counts all that are lost before the flow rules; likewise */
+	const char *const *uncounted;  /* what may lose some uncounted, as in struct ibvcap_status_interface */
+	const struct losses_last *lost;
 };
 
 struct control_channel;

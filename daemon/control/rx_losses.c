@@ -58,6 +58,7 @@ static void rx_losses_show_counters(const struct rx_losses *losses)
 		counter_set(&counters[IBVCAP_RX_COUNTER_MATCHED], sum->matched);
 		counter_set(&counters[IBVCAP_RX_COUNTER_NO_BUFFER], counter_get(&sum->no_buffer));
 		counter_set(&counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS], sum->no_buffer_lossless);
+		counter_set(&counters[IBVCAP_RX_COUNTER_NO_BUFFER_STANDSTILL], sum->no_buffer_standstill);
 	}
 }
 
@@ -101,6 +102,8 @@ bool rx_losses_read(struct rx_losses *losses, const struct losses_reading *readi
 	uint64_t before_utc_ns = losses->reading.utc_ns;
 
 	rx_losses_update(losses);
+	if (losses->reading.at_ns && reading->at_ns - losses->reading.at_ns >= LOSSES_STANDSTILL_NS)
+		losses->sum.standstill_utc_ns = reading->utc_ns;
 	losses->reading = *reading;
 	losses->reading.before_utc_ns = before_utc_ns;
 	rx_losses_write(losses, losses_renew_by(&losses->sum, &losses->reading));

@@ -28,11 +28,15 @@ static int append_interface(struct reply *reply, const struct control_interface 
 	                                       .n_counters = INTERFACE_COUNTER_N,
 	                                       .is_second_best = interface->is_second_best,
 	                                       .is_auto = interface->is_auto,
-	                                       .counts_all_losses = *interface->counts_all_losses};
+	                                       .counts_all_losses = *interface->counts_all_losses,
+	                                       .loss_packets = interface->lost->packets,
+	                                       .loss_from_ns = interface->lost->from_utc_ns,
+	                                       .loss_to_ns = interface->lost->to_utc_ns};
 
 	reply_copy_text(part.interface, sizeof(part.interface), interface->name);
 	reply_copy_text(part.device, sizeof(part.device), interface->device);
 	reply_copy_text(part.backend, sizeof(part.backend), interface->backend);
+	reply_copy_text(part.uncounted, sizeof(part.uncounted), *interface->uncounted);
 	reply_copy_text(part.backend_why, sizeof(part.backend_why), interface->backend_why);
 	reply_copy_text(part.backend_how, sizeof(part.backend_how), interface->backend_how);
 	reply_copy_text(part.backend_better, sizeof(part.backend_better), interface->backend_better);

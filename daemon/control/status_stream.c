@@ -76,6 +76,8 @@ static void count_queue(const struct rx_endpoint *endpoint, const struct stream_
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER] = terms->no_buffer;
 	counters[IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS] =
 		u64_min(endpoint->stream->losses->sum.no_buffer_lossless, terms->no_buffer);
+	counters[IBVCAP_RX_COUNTER_NO_BUFFER_STANDSTILL] =
+		u64_min(endpoint->stream->losses->sum.no_buffer_standstill, terms->no_buffer);
 	counters[IBVCAP_RX_COUNTER_MATCHED] = terms->matched;
 	counters[STREAM_COUNTER_IN_FLIGHT] = terms->in_flight;
 	counters[STREAM_COUNTER_HEAD] = terms->published[index] + terms->errored[index];

@@ -250,6 +250,9 @@ static void losses_add_up(struct losses *losses, const struct losses_terms *term
 		losses_note_last(&losses->last, &terms->oldest, now - before);
 	if (terms->stalled_utc_ns && terms->stalled_utc_ns >= terms->oldest.before_utc_ns)
 		losses->no_buffer_lossless += now - before;
+	else if (losses->standstill_utc_ns > terms->oldest.before_utc_ns &&
+	         losses->standstill_utc_ns <= terms->oldest.utc_ns)
+		losses->no_buffer_standstill += now - before;
 	losses->read = u64_max(losses->read, terms->newest_matched);
 	losses->matched = u64_max(losses->matched, terms->newest_matched + terms->split);
 }

@@ -156,7 +156,9 @@ struct losses {
 	uint64_t read;    /* the flow counters in the newest reading that a worker has noted */
 	uint64_t matched; /* the same, with a packet for each row of those that were split */
 	uint64_t no_buffer_lossless;
-	_Atomic uint64_t no_buffer; /* any thread reads it */
+	uint64_t no_buffer_standstill; /* the others, of which the readings before and after are far apart */
+	uint64_t standstill_utc_ns;    /* the last reading that came so late; 0: none */
+	_Atomic uint64_t no_buffer;    /* any thread reads it */
 	struct losses_last last;
 	struct losses_interface interface;
 
@@ -196,6 +198,9 @@ void losses_init(struct losses *losses, uint32_t n_queues, uint32_t slots, bool 
 
 /** What the interface had lost before the flow rules when it was read. An older reading has no effect. */
 void losses_note_interface(struct losses *losses, uint64_t lost, uint64_t at_ns);
+
+/** A reading came so long after the one before that the control thread did not run, or the device did not answer. */
+#define LOSSES_STANDSTILL_NS UINT64_C(1000000000)
 
 /** Add up what the workers have noted, and see what the ledger has to tell of it. */
 enum losses_change losses_update(struct losses *losses);

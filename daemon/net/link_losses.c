@@ -30,6 +30,7 @@ struct link_device {
 	struct takers takers;
 	const struct driver_losses *driver;
 	bool is_veth;
+	bool is_other_away; /* the other end of a veth is in another network namespace, and cannot be read */
 	bool is_complete;
 	bool is_new; /* was not read yet */
 	uint32_t xdp_program;
@@ -157,6 +158,7 @@ static int device_read(struct link_device *device, struct mnl_socket *socket, st
 	};
 	if (device->is_veth)
 		device->is_complete = device_read_peer(&link, socket, &now->peer) == 0;
+	device->is_other_away = device->is_veth && link.is_other_away && !device->is_complete;
 	device->xdp_program = link.xdp_program;
 	return 0;
 }
@@ -322,4 +324,9 @@ bool link_losses_are_complete(const struct link_losses *losses)
 uint32_t link_losses_xdp_program(const struct link_losses *losses)
 {
 	return losses->devices[0].xdp_program;
+}
+
+bool link_losses_other_end_is_away(const struct link_losses *losses)
+{
+	return losses->devices[0].is_other_away;
 }

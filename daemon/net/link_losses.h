@@ -53,6 +53,9 @@ uint64_t link_losses_of(const struct link_losses *losses, enum link_loss kind);
  */
 bool link_losses_are_complete(const struct link_losses *losses);
 
+/** Not, because the interface is a veth and its other end is in another network namespace. */
+bool link_losses_other_end_is_away(const struct link_losses *losses);
+
 /** The XDP program of the interface, which may drop packets uncounted, as of the last reading. 0: none. */
 uint32_t link_losses_xdp_program(const struct link_losses *losses);
 

@@ -7,7 +7,8 @@
  * Commands to the device wait for its firmware, and many requests to the kernel wait for a lock (rtnl) that the driver
  * of any device holds while it waits for its firmware. So while the interface serves, two threads take its readings:
  * one of its own for the device, and one that all interfaces share for the kernel. A device that hangs then makes its
- * own readings old, and those of the kernel, but not those of another device. Declares interface_readings.c.
+ * own readings old, and those of the kernel, but not those of another device. Declares
+ * interface_losses.c, interface_readings.c.
  */
 #ifndef DAEMON_PORT_INTERFACE_H
 #define DAEMON_PORT_INTERFACE_H
@@ -15,6 +16,7 @@
 #include "daemon/backend/backend.h"
 #include "daemon/backend/choice/choice.h"
 #include "daemon/base/background.h"
+#include "daemon/base/loss_span.h"
 #include "daemon/base/reading.h"
 #include "daemon/clock/clock.h"
 #include "daemon/control/control.h"
@@ -46,6 +48,19 @@ struct interface_kernel {
 	uint32_t xdp_program;
 	struct net_interface net;
 	int net_result;
+};
+
+/* Packets that were lost before the flow rules. */
+struct interface_losses {
+	const char *uncounted; /* what may lose some that no counter has, as in struct ibvcap_status_interface */
+	uint64_t seen;         /* at the last reading */
+	uint64_t seen_utc_ns;
+	struct losses_last last;
+	struct loss_told {
+		uint64_t seen;
+		uint64_t before; /* the span */
+		struct loss_span span;
+	} told[INTERFACE_COUNTER_N]; /* what the log has of each counter */
 };
 
 #define INTERFACE_NOTICES_MAX 16
@@ -81,12 +96,13 @@ struct interface {
 	struct reading out_of_buffer;            /* and everything else of the port */
 	uint64_t counters[INTERFACE_COUNTER_N];  /* as of the last readings; COUNTER_ABSENT: not known */
 	bool counts_all_losses;                  /* before the flow rules, likewise */
-	uint64_t uncounted_ns;                   /* it did not count all of them until then, CLOCK_MONOTONIC */
-	bool has_foreign_program;                /* another process has attached an XDP program, by the last event */
-	bool port_active;                        /* as the device sees it; true if it does not say */
-	struct interface_kernel *kernel;         /* NULL: not open */
-	uint64_t silent_ns; /* how long the device has not answered, if that is too long; 0: it answers */
-	bool is_abandoned;  /* the daemon ends without it: its memory and its device are left to the kernel */
+	struct interface_losses losses;
+	uint64_t uncounted_ns;           /* it did not count all of them until then, CLOCK_MONOTONIC */
+	bool has_foreign_program;        /* another process has attached an XDP program, by the last event */
+	bool port_active;                /* as the device sees it; true if it does not say */
+	struct interface_kernel *kernel; /* NULL: not open */
+	uint64_t silent_ns;              /* how long the device has not answered, if that is too long; 0: it answers */
+	bool is_abandoned; /* the daemon ends without it: its memory and its device are left to the kernel */
 	bool link_up;
 	unsigned opened_index; /* index when the device was opened; a new interface of this name has another */
 	uint64_t deleted_ns;   /* when that was deleted, CLOCK_MONOTONIC; 0: it was not */
@@ -138,6 +154,11 @@ int interface_start_readings(struct interface *interface, sd_event *event, struc
 
 /** Ask for new readings; link_up follows them, and a change is logged. */
 void interface_watch_link(struct interface *interface);
+
+/** A reading of the kernel was taken: note what was lost since the one before. */
+void interface_note_losses(struct interface *interface);
+/** Log the beginning and the end of each loss before the flow rules. Every second. */
+void interface_tell_losses(struct interface *interface, uint64_t now_ns);
 
 /** Interfaces came, changed or went: ask for new readings, if this one may be among them. */
 void interface_take_link_change(struct interface *interface, const struct link_change *change);

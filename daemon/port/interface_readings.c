@@ -204,6 +204,7 @@ static void interface_take_counters(struct interface *interface)
 		interface->counters[INTERFACE_COUNTER_PORT_DISCARDS] = kernel->discards;
 	for (uint32_t i = INTERFACE_COUNTER_CARD_DROPPED; i < INTERFACE_COUNTER_N && kernel->links; i++)
 		interface->counters[i] = link_losses_of(kernel->links, kinds[i]);
+	interface_note_losses(interface);
 }
 
 static void interface_take_kernel(void *context)

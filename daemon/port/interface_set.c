@@ -241,6 +241,8 @@ int interface_set_serve(struct daemon *daemon, struct interface *interface)
 		.readings = {&interface->out_of_buffer, &interface->kernel->lost},
 		.counters = interface->counters,
 		.counts_all_losses = &interface->counts_all_losses,
+		.uncounted = &interface->losses.uncounted,
+		.lost = &interface->losses.last,
 	};
 	control_add_interface(daemon->control, &interface->port);
 	interface->in_control = true;

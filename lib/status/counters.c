@@ -110,6 +110,11 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
 			 "longer than the frame; a socket gets nothing of them, and their rows have no payload",
 		.remedy = "look at them (ibvcap record, Wireshark): either their sender makes them, or a device on the "
 			  "way cuts packets"),
+	STREAM(NO_BUFFER_STANDSTILL) = TOTAL("no_buffer_standstill", "packets",
+                                             "Of no_buffer: the daemon did not read the card's counters for a second "
+                                             "or more, between the two readings that show this loss: it was stopped, "
+                                             "had no CPU time, or waited for the card",
+                                             .is_shared = true),
 	[STREAM_COUNTER_IN_FLIGHT] =
 		LEVEL("in_flight", "packets",
                       "Packets that the card has counted and that are not yet counted as published, no_buffer, "
@@ -253,7 +258,11 @@ const struct status_field interface_counters[INTERFACE_COUNTER_N] = {
                                                   "its queues. Cards in switchdev mode do not show it on some kernels"),
 	[INTERFACE_COUNTER_PORT_DISCARDS] =
 		TOTAL("port_discards", "packets",
-                      "Packets that the port dropped before the flow rules saw them. Virtual functions do not show it"),
+                      "Packets that the port dropped before the flow rules saw them. Virtual functions do not show it",
+                      .cause = "the card could not write packets to memory as fast as they came",
+                      .remedy = "check for a slow PCIe link (lspci -vv: LnkSta), memory on another NUMA node, rings in "
+                                "pages of 4 KiB (page_size), and other traffic on the port; ethtool -S INTERFACE shows "
+                                "the driver's own counters"),
 	[INTERFACE_COUNTER_CARD_DROPPED] = TOTAL(
 		"card_dropped", "packets",
 		"Packets that the card dropped before the kernel got them, because the driver's receive ring was "
@@ -270,12 +279,15 @@ const struct status_field interface_counters[INTERFACE_COUNTER_N] = {
 		"backlog_dropped", "packets", "Packets that the kernel dropped because the backlog of a CPU was full",
 		.cause = "the kernel's network code had too little CPU time, or the backlog is too short",
 		.remedy = "sysctl net.core.netdev_max_backlog=N; let RPS use more CPUs: ibvcap-tuning(7)"),
-	[INTERFACE_COUNTER_KERNEL_DROPPED] =
-		TOTAL("kernel_dropped", "packets",
-                      "Packets that the driver or the kernel dropped for other reasons (rx_dropped): above the MTU, no "
-                      "memory",
-                      .cause = "the frames are longer than the interface's MTU, or the kernel had no memory for them",
-                      .remedy = "compare the MTUs of both ends: ip link show INTERFACE; memory: ibvcap-tuning(7)"),
+	[INTERFACE_COUNTER_KERNEL_DROPPED] = TOTAL(
+		"kernel_dropped", "packets",
+		"Packets that the driver or the kernel dropped for other reasons (rx_dropped): above the MTU, no "
+		"memory, or of an EtherType or a VLAN that no program takes",
+		.cause = "the frames are longer than the interface's MTU, no program takes their EtherType or "
+			 "VLAN, or the kernel had no memory for them; which, it does not tell",
+		.remedy = "compare the MTUs of both ends: ip link show INTERFACE; look for frames that no program "
+			  "takes: tcpdump -e -n -i INTERFACE not ip and not ip6 and not arp; memory: "
+			  "ibvcap-tuning(7)"),
 	[INTERFACE_COUNTER_PEER_DROPPED] =
 		TOTAL("peer_dropped", "packets", "Packets that the other end of a veth could not deliver to this one",
                       .cause = "the kernel's network code had too little CPU time for this interface",

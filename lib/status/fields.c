@@ -164,6 +164,14 @@ static const struct status_field interface_fields[] = {
 	FIELD(is_auto, BOOL, LABEL, NULL, "Whether streams and channels with backend = \"auto\" get this backend"),
 	FIELD(counts_all_losses, BOOL, LABEL, NULL,
               "Whether the driver counts all packets that it, or its card, drops before the flow rules"),
+	FIELD(uncounted, TEXT, LABEL, NULL,
+              "What may lose packets before the flow rules that nobody counts: nothing; driver: it, its card, the "
+              "host of a virtual machine, or an interface below; other_end: the other end of a veth, which is in "
+              "another network namespace; program: an XDP program that another process has attached"),
+	FIELD(loss_packets, U64, LEVEL, "packets",
+              "The packets that were last counted as lost before the flow rules; 0: none were"),
+	FIELD(loss_from_ns, U64, TIME, "ns", "They were counted after this time; 0: before the first reading"),
+	FIELD(loss_to_ns, U64, TIME, "ns", "They were counted before this time"),
 	HIDDEN(reserved),
 	{0},
 };

@@ -2,6 +2,7 @@
 /* Reads parts of a status by their table. */
 #include "lib/status/status.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const struct status_field *status_find_counter(const struct status_part *part, const char *name)
@@ -97,4 +98,21 @@ bool status_is_shown(const struct status_field *field, const void *part)
 		return !field->is_hidden;
 	return field->type == STATUS_TEXT ? ((const char *)part)[field->offset] != '\0'
 	                                  : (int64_t)status_number(field, part) > 0;
+}
+
+const char *status_write_remedy(const struct status_field *counter, const char *interface,
+                                char text[STATUS_REMEDY_BYTES])
+{
+	static const char placeholder[] = "INTERFACE";
+	const char *rest = counter->remedy, *at;
+	size_t n = 0;
+
+	*text = '\0';
+	while ((at = strstr(rest, placeholder)) && n < STATUS_REMEDY_BYTES) {
+		n += (size_t)snprintf(text + n, STATUS_REMEDY_BYTES - n, "%.*s%s", (int)(at - rest), rest, interface);
+		rest = at + sizeof(placeholder) - 1;
+	}
+	if (n < STATUS_REMEDY_BYTES)
+		snprintf(text + n, STATUS_REMEDY_BYTES - n, "%s", rest);
+	return text;
 }

@@ -73,6 +73,12 @@ extern const struct status_part status_parts[STATUS_N_PARTS];
 
 #define STATUS_COUNTERS_MAX 64
 
+#define STATUS_REMEDY_BYTES 384
+
+/** Write the remedy of a counter of an interface, with that interface's name. Returns the text, which may be cut. */
+const char *status_write_remedy(const struct status_field *counter, const char *interface,
+                                char text[STATUS_REMEDY_BYTES]);
+
 /** The counter of that name; NULL: there is none. */
 const struct status_field *status_find_counter(const struct status_part *part, const char *name);
 

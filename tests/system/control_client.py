@@ -17,7 +17,7 @@ DAEMON, STREAM, FLOW, CONSUMER, CHANNEL, SENDER, INTERFACE = range(7)  # parts o
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
                  "bad_checksum", "batches", "empty_polls", "spares_used", "posted", "queue_resets", "wakes",
                  "fill_max", "no_buffer_lossless", "fragments", "fragment_lost_bytes", "joined", "reassembled",
-                 "incomplete_datagrams", "incomplete_bytes", "ambiguous", "malformed"]
+                 "incomplete_datagrams", "incomplete_bytes", "ambiguous", "malformed", "no_buffer_standstill"]
 ADDED = 32  # the place of the first counter that the ring, or the channel's memory, does not have
 ABSENT = 2**64 - 1  # a counter that the device does not have
 

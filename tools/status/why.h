@@ -6,6 +6,7 @@
 #ifndef TOOLS_STATUS_WHY_H
 #define TOOLS_STATUS_WHY_H
 
+#include "lib/status/counters.h"
 #include "tools/status/status_view.h"
 
 #include <stdio.h>
@@ -25,6 +26,7 @@ struct why_line {
 	const struct ibvcap_status_consumer *consumer; /* NULL: the line is not about a consumer */
 	const char *term;                              /* the counter's label */
 	uint64_t value;
+	bool is_unknown;    /* value is not known */
 	const char *cause;  /* meaning of the value here */
 	const char *remedy; /* what helps; NULL: nothing is needed */
 	uint64_t last;      /* part of value that was lost last */
@@ -37,6 +39,7 @@ struct why_report {
 	uint32_t n_lines;
 	/* Texts that lines point to. */
 	char link_remedy[192];
+	char interface_remedies[INTERFACE_COUNTER_N][STATUS_REMEDY_BYTES];
 	char no_buffer_cause[WHY_TEXT_BYTES];
 	char no_buffer_remedy[WHY_TEXT_BYTES];
 	char fragments_cause[WHY_TEXT_BYTES];

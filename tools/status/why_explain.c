@@ -2,7 +2,6 @@
 /* The rules by which `ibvcap why` finds a cause and a remedy for each term of the sum of a stream. */
 #include "tools/status/why.h"
 
-#include "lib/status/counters.h"
 #include "tools/common/report.h"
 
 #include <inttypes.h>
@@ -46,53 +45,93 @@ static bool has_kernel_backend(const struct why_facts *facts)
 	return strcmp(facts->stream->backend, "packet") == 0 || strcmp(facts->stream->backend, "xdp") == 0;
 }
 
-/* What the card, the driver and the kernel dropped before a socket got it. */
-static void explain_kernel_path(const struct why_facts *facts, struct why_report *report)
+static const char *why_remedy(const struct why_facts *facts, const struct status_field *row, struct why_report *report)
 {
-	static const char term[] = "kernel_dropped";
-	uint64_t sum = 0;
+	return status_write_remedy(row, facts->interface->interface,
+	                           report->interface_remedies[row - interface_counters]);
+}
 
-	for (unsigned i = INTERFACE_COUNTER_CARD_DROPPED; i < INTERFACE_COUNTER_N; i++) {
-		const struct status_field *row = &interface_counters[i];
-		uint64_t n = counters_value(COUNTERS_OF(facts->interface), row->name);
+static void explain_interface_counter(const struct why_facts *facts, enum interface_counter counter,
+                                      struct why_report *report)
+{
+	const struct status_field *row = &interface_counters[counter];
+	uint64_t n = counters_value(COUNTERS_OF(facts->interface), row->name);
 
-		if (n)
-			add_stream_line(report, WHY_LOSS, "port", row->name, n, row->cause, row->remedy);
-		sum += n;
+	if (n)
+		add_stream_line(report, WHY_LOSS, "port", row->name, n, row->cause, why_remedy(facts, row, report));
+}
+
+/* The daemon counts these together, so no counter of them has a time of its own. */
+static void explain_interface_lost(const struct why_facts *facts, struct why_report *report)
+{
+	struct why_line line = {.place = "port", .term = "interface_lost"};
+
+	for (unsigned i = INTERFACE_COUNTER_PORT_DISCARDS; i < INTERFACE_COUNTER_N; i++)
+		line.value += counters_value(COUNTERS_OF(facts->interface), interface_counters[i].name);
+	line.cause = "the interface has counted no packet that was lost before the flow rules";
+	if (line.value) {
+		line.level = WHY_LOSS;
+		line.cause = "packets of any program that were lost before the flow rules; the next lines say where";
+		line.last = facts->interface->loss_packets;
+		line.from_ns = facts->interface->loss_from_ns;
+		line.to_ns = facts->interface->loss_to_ns;
 	}
-	if (!facts->interface->counts_all_losses)
-		add_stream_line(report, WHY_NOTE, "port", term, sum,
-		                "the driver of the interface does not count all packets that it or its card drops "
-		                "before the flow rules",
-		                "'ethtool -S' of the interface shows what it counts; by the packets' own numbers "
-		                "'ibvcap check' finds all losses (sequence in ibvcapd.conf(5))");
-	else if (!sum)
-		add_stream_line(report, WHY_OK, "port", term, 0, "the interface dropped nothing before the flow rules",
-		                NULL);
+	why_add_line(report, &line);
+	for (unsigned i = INTERFACE_COUNTER_PORT_DISCARDS; i < INTERFACE_COUNTER_N; i++)
+		explain_interface_counter(facts, i, report);
+}
+
+static void add_unknown_line(struct why_report *report, const char *term, const char *cause, const char *remedy)
+{
+	why_add_line(report, &(struct why_line){.level = WHY_NOTE,
+	                                        .place = "port",
+	                                        .term = term,
+	                                        .is_unknown = true,
+	                                        .cause = cause,
+	                                        .remedy = remedy});
+}
+
+/* By the word of struct ibvcap_status_interface. */
+static const struct {
+	const char *uncounted;
+	const char *cause;
+	const char *remedy;
+} uncounted_causes[] = {
+	{"driver",
+         "the driver does not count all packets that it, its card, the host of a virtual machine or an interface below "
+         "drops before the flow rules",
+         "'ethtool -S' of the interface shows what it counts; by the packets' own numbers 'ibvcap check' finds all "
+         "losses (sequence in ibvcapd.conf(5))"},
+	{"other_end", "the other end of this veth is in another network namespace, so its drops are not known",
+         "look there: ip -s link show; by the packets' own numbers 'ibvcap check' finds all losses (sequence in "
+         "ibvcapd.conf(5))"},
+	{"program", "another process has attached an XDP program to the interface; what it drops is not known",
+         "find it: bpftool net; by the packets' own numbers 'ibvcap check' finds all losses (sequence in "
+         "ibvcapd.conf(5))"},
+};
+
+static void explain_uncounted(const struct why_facts *facts, struct why_report *report)
+{
+	for (unsigned i = 0; i < sizeof(uncounted_causes) / sizeof(uncounted_causes[0]); i++)
+		if (strcmp(facts->interface->uncounted, uncounted_causes[i].uncounted) == 0)
+			add_unknown_line(report, "not counted", uncounted_causes[i].cause, uncounted_causes[i].remedy);
 }
 
 static void explain_port(const struct why_facts *facts, struct why_report *report)
 {
-	static const char term[] = "port_discards";
-	uint64_t n = facts->interface ? counters_value(COUNTERS_OF(facts->interface), term) : 0;
+	static const char discards[] = "port_discards";
 
 	if (!facts->interface)
 		return;
-	if (has_kernel_backend(facts))
-		explain_kernel_path(facts, report);
-	else if (!counters_have(COUNTERS_OF(facts->interface), term))
-		add_stream_line(report, WHY_NOTE, "port", term, n,
-		                "the port does not show how many packets it dropped before the flow rules; virtual "
-		                "functions have no such counter",
-		                "ethtool -S of the physical port, on the host, shows rx_discards_phy");
-	else if (n)
-		add_stream_line(report, WHY_LOSS, "port", term, n,
-		                "the port dropped packets before it knew the stream, so this counts all streams of "
-		                "the port: the card could not write packets to memory as fast as they came",
-		                "check for a slow PCIe link (lspci -vv: LnkSta), memory on another NUMA node, and "
-		                "other traffic on the port; ethtool -S shows the driver's own counters");
-	else
-		add_stream_line(report, WHY_OK, "port", term, n, "the port dropped nothing before steering", NULL);
+	if (has_kernel_backend(facts) || counters_have(COUNTERS_OF(facts->interface), discards)) {
+		explain_interface_lost(facts, report);
+		explain_uncounted(facts, report);
+	} else {
+		add_unknown_line(report, discards,
+		                 "the port does not show how many packets it dropped before the flow rules; virtual "
+		                 "functions have no such counter",
+		                 "ethtool -S of the physical port, on the host, shows rx_discards_phy");
+	}
 }
 
 /* The sum of losses does not need this counter, so it has a line only if it is missing. Sockets have none. */
@@ -101,10 +140,10 @@ static void explain_out_of_buffer(const struct why_facts *facts, struct why_repo
 	static const char term[] = "out_of_buffer";
 
 	if (facts->interface && !has_kernel_backend(facts) && !counters_have(COUNTERS_OF(facts->interface), term))
-		add_stream_line(report, WHY_NOTE, "port", term, 0,
-		                "the device does not show this counter (devices in switchdev mode on some kernels); "
-		                "no_buffer of each stream is exact without it",
-		                NULL);
+		add_unknown_line(report, term,
+		                 "the device does not show this counter (devices in switchdev mode on some kernels); "
+		                 "no_buffer of each stream is exact without it",
+		                 NULL);
 }
 
 static void explain_link(const struct why_facts *facts, struct why_report *report)
@@ -199,19 +238,40 @@ static void explain_lossless(const struct why_facts *facts, uint64_t n_lossless,
 	}
 }
 
-/* The causes and remedies of the packets that no lossless consumer cost. No counter says how many each cause did. */
-static void explain_slow_worker(const struct why_facts *facts, const char *packets, char cause[WHY_TEXT_BYTES],
-                                char remedy[WHY_TEXT_BYTES])
+/* A part of no_buffer behind the parts before it. */
+static void begin_part(char cause[WHY_TEXT_BYTES], char remedy[WHY_TEXT_BYTES])
 {
-	bool small_pages = facts->stream->page_bytes == 4096;
+	if (*cause) {
+		why_append(cause, "; ");
+		why_append(remedy, "; against the others, ");
+	}
+}
 
-	why_append(cause, "%s came while no row was free: the worker was too slow, %s", packets,
-	           small_pages ? "on a ring in pages of 4 KiB" : "or did not run for longer than its queue lasts");
-	why_append(
-		remedy,
-		"%sgive the worker its own CPU (cpu), set poll = \"busy\", or raise receive_queue_slots; if the rate "
-		"is too high for one worker, split the flows over several streams",
-		small_pages ? "set page_size = \"2M\"; then " : "");
+static void explain_standstill(uint64_t n, char cause[WHY_TEXT_BYTES], char remedy[WHY_TEXT_BYTES])
+{
+	begin_part(cause, remedy);
+	why_append(cause,
+	           "%" PRIu64
+	           " of these packets came in a second or more in which ibvcapd did not read the counters: it "
+	           "was stopped, had no CPU time, or waited for the device",
+	           n);
+	why_append(remedy, "look for what stopped it then: kill -STOP, a debugger, a frozen cgroup or virtual machine, "
+	                   "programs of higher priority");
+}
+
+/* The causes and remedies of the other packets. No counter says how many each cause did. */
+static void explain_slow_worker(const struct why_facts *facts, char cause[WHY_TEXT_BYTES], char remedy[WHY_TEXT_BYTES])
+{
+	const char *packets = *cause ? "the others" : "these packets";
+
+	begin_part(cause, remedy);
+	why_append(cause,
+	           "%s came while no row was free: the worker was too slow, or did not run for longer than its queue "
+	           "lasts",
+	           packets);
+	why_append(remedy,
+	           "give the worker its own CPU (cpu), set poll = \"busy\", or raise receive_queue_slots; if the "
+	           "rate is too high for one worker, split the flows over several streams");
 	if (!stream_counter(facts, "queue_resets"))
 		return;
 	why_append(cause, "; or while the queue was reset after an error of the device");
@@ -222,6 +282,7 @@ static void write_no_buffer_cause(const struct why_facts *facts, uint64_t n, cha
                                   char remedy[WHY_TEXT_BYTES])
 {
 	uint64_t n_lossless = stream_counter(facts, "no_buffer_lossless");
+	uint64_t n_standstill = stream_counter(facts, "no_buffer_standstill");
 
 	*cause = *remedy = '\0';
 	if (n_lossless) {
@@ -229,12 +290,10 @@ static void write_no_buffer_cause(const struct why_facts *facts, uint64_t n, cha
 		why_append(remedy, "make the lossless consumer faster or lossy; or raise history_blocks, or lower "
 		                   "lossless_deadline_ms");
 	}
-	if (n_lossless && n_lossless < n) {
-		why_append(cause, "; ");
-		why_append(remedy, "; against the others, ");
-	}
-	if (n_lossless < n)
-		explain_slow_worker(facts, n_lossless ? "the others" : "these packets", cause, remedy);
+	if (n_standstill)
+		explain_standstill(n_standstill, cause, remedy);
+	if (n_lossless + n_standstill < n)
+		explain_slow_worker(facts, cause, remedy);
 }
 
 /* Packets of no_buffer whose cause is known and is not the worker. Only sockets count them. */

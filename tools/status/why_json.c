@@ -17,6 +17,8 @@ static json_t *why_line_to_json(const struct why_line *line)
 	                           why_level_names[line->level], "term", line->term, "value", (json_int_t)line->value,
 	                           "cause", line->cause, "remedy", line->remedy);
 
+	if (line->is_unknown)
+		json_object_set_new(object, "value", json_null());
 	if (line->consumer)
 		json_object_set_new(object, "pid", json_integer(line->consumer->pid));
 	if (line->last)

@@ -43,7 +43,8 @@ static void print_last_loss(const struct why_line *line)
 	if (line->from_ns)
 		report_format_utc(line->from_ns, 3, from);
 	report_format_utc(line->to_ns, 3, to);
-	printf("  %-4s  %-13s %12s  the last %" PRIu64 " between %s and %s\n", "", "", "", line->last, from, to);
+	printf("  %-4s  %-14s %12s  the last %" PRIu64 " %sbetween %s and %s\n", "", "", "", line->last,
+	       strcmp(line->place, "port") == 0 ? "counted " : "", from, to);
 }
 
 static void print_why_lines(const struct why_report *report, const struct ibvcap_status_consumer *consumer)
@@ -58,11 +59,14 @@ static void print_why_lines(const struct why_report *report, const struct ibvcap
 			continue;
 		terminal_print(stdout, colours[line->level], "  %-4s",
 		               line->level == WHY_LOSS ? "LOSS" : why_level_names[line->level]);
-		printf("  %-13s %12" PRIu64 "  %s\n", line->term, line->value, line->cause);
+		if (line->is_unknown)
+			printf("  %-14s %12s  %s\n", line->term, "", line->cause);
+		else
+			printf("  %-14s %12" PRIu64 "  %s\n", line->term, line->value, line->cause);
 		if (line->last)
 			print_last_loss(line);
 		if (line->remedy)
-			printf("  %-4s  %-13s %12s  -> %s\n", "", "", "", line->remedy);
+			printf("  %-4s  %-14s %12s  -> %s\n", "", "", "", line->remedy);
 	}
 }
 

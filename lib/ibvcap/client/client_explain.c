@@ -68,7 +68,8 @@ int client_explain_connect(const char *path, int error)
 		                 path);
 	case -ECONNREFUSED:
 		return error_set(error,
-		                 "control socket '%s': no process listens; start the daemon (systemctl start ibvcapd)",
+		                 "control socket '%s': no process listens: the daemon has ended (systemctl status "
+		                 "ibvcapd says why); start the daemon (systemctl start ibvcapd)",
 		                 path);
 	case -EACCES:
 	case -EPERM:

@@ -13,7 +13,7 @@ import pytest
 
 import lan_frames
 import testbed
-from ibvcap_tool import ibvcap
+from ibvcap_tool import ibvcap, why_lines
 from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, recorded, run, send
 from slow_kernel import slow_kernel as slow_kernel_of
 from stopped_thread import stopped, threads
@@ -119,6 +119,12 @@ def test_a_lower_mtu_for_a_time_takes_packets_and_no_file_says_complete(daemon, 
     expect_not_proven(code, file)
     assert interface_of(one)["kernel_dropped"] == 1, interface_of(one)
     assert accounts(file)[0]["interface_lost"] == 1
+    lost = why_lines(one)["interface_lost"]
+    assert lost["value"] == lost["last"]["packets"] == 1 and lost["last"]["from_ns"] < lost["last"]["to_ns"], lost
+    testbed.wait_until(lambda: "are being lost before the flow rules: kernel_dropped 1 (1 in all)" in one.text(), 5,
+                       "the log's word of it")
+    if ALL:
+        testbed.wait_until(lambda: "kernel_dropped has not grown for 10 s" in one.text(), 30, "its end")
 
 
 @pytest.mark.skipif(BACKEND != "packet", reason="xdp takes packets before the backlog, and verbs from the card")

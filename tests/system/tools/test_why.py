@@ -82,6 +82,22 @@ def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build, recv):
     assert f"the last {last['packets']} between 20" in why(one).stdout
 
 
+def test_a_loss_while_the_daemon_stood_still_is_not_blamed_on_the_ring(build, daemon, net, wire):
+    one = daemon([testbed.stream(wire, receive_queue_slots=64, slots_per_block=64, history_blocks=8)])
+    sender = net.sender(build, wire, 7502, size=1000, duration=4, rate=20000)
+    time.sleep(0.5)
+    pid = one.pid()
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(2.5)
+    os.kill(pid, signal.SIGCONT)
+    testbed.finish(sender)
+    one.expect_sum()
+    assert 0 < one.stream()["no_buffer_standstill"] <= one.stream()["no_buffer"]
+    line = why_lines(one)["no_buffer"]
+    assert "ibvcapd did not read the counters" in line["cause"] and "kill -STOP" in line["remedy"]
+    assert "page" not in line["cause"] + line["remedy"]
+
+
 # ---- what arrives, if nothing matches ------------------------------------------------------------------------------
 
 

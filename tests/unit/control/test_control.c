@@ -58,6 +58,8 @@ static struct reading matched, out_of_buffer, lost;
 static uint64_t port_counters[INTERFACE_COUNTER_N];
 static const bool counts_all = true;
 static const uint64_t uncounted_ns;
+static const char *uncounted = "nothing";
+static const struct losses_last last_lost = {.packets = 3, .from_utc_ns = 4, .to_utc_ns = 5};
 static struct control *control;
 
 static uid_t daemon_user; /* root */
@@ -166,7 +168,9 @@ static void make_control(void)
 	                                  .device = "scripted0",
 	                                  .readings = {&out_of_buffer, &lost},
 	                                  .counters = port_counters,
-	                                  .counts_all_losses = &counts_all};
+	                                  .counts_all_losses = &counts_all,
+	                                  .uncounted = &uncounted,
+	                                  .lost = &last_lost};
 	reading_init(&matched, read_matched, queue);
 	reading_init(&out_of_buffer, read_out_of_buffer, queue);
 	out_of_buffer.taken = take_out_of_buffer;
@@ -1087,6 +1091,9 @@ Test(control, at_rest_the_sum_is_exact_and_nothing_is_in_flight)
 	cr_expect(eq(str, status.stream.name, (char *)"lidar"));
 	cr_expect(eq(str, status.stream.state, (char *)"capturing"));
 	cr_expect(eq(str, status.interface.interface, (char *)"eth7"));
+	cr_expect(eq(str, status.interface.uncounted, (char *)"nothing"));
+	cr_expect(eq(u64, status.interface.loss_packets, 3));
+	cr_expect(eq(u64, status.interface.loss_to_ns, 5));
 }
 
 Test(control, packets_that_come_while_it_is_asked_are_in_flight_and_the_sum_holds)

@@ -235,3 +235,18 @@ Test(losses, losses_while_a_lossless_consumer_stops_any_queue_are_told_apart)
 	cr_expect(eq(u64, note(0, &next, LOSSES_SETTLED, 4), 10));
 	cr_expect(eq(u64, losses.no_buffer_lossless, 10));
 }
+
+Test(losses, losses_while_the_daemon_stood_still_are_told_apart)
+{
+	const struct losses_reading first = {.matched = 10, .at_ns = 7, .utc_ns = 70},
+				    next = {.matched = 20, .at_ns = 8, .utc_ns = 80, .before_utc_ns = 70},
+				    last = {.matched = 25, .at_ns = 9, .utc_ns = 90, .before_utc_ns = 80};
+
+	set_up(1, false, false);
+	note(0, &first, LOSSES_SETTLED, 10);
+	losses.standstill_utc_ns = 80;
+	cr_expect(eq(u64, note(0, &next, LOSSES_SETTLED, 10), 10));
+	cr_expect(eq(u64, losses.no_buffer_standstill, 10));
+	cr_expect(eq(u64, note(0, &last, LOSSES_SETTLED, 10), 5));
+	cr_expect(eq(u64, losses.no_buffer_standstill, 10), "that loss is of a reading in time");
+}

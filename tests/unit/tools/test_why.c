@@ -7,16 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct ibvcap_counter stream_counters[] = {
-	{"matched", 100},    {"published", 100}, {"no_buffer", 0},           {"errored", 0},
-	{"in_flight", 0},    {"truncated", 0},   {"irregular", 0},           {"bad_checksum", 0},
-	{"queue_resets", 0}, {"fragments", 0},   {"fragment_lost_bytes", 0}, {"no_buffer_lossless", 0},
-	{"ring_full", 0},    {"no_frame", 0},    {"no_socket", 0},           {"unbound", 0},
-	{"malformed", 0},
+static struct ibvcap_counter stream_counts[] = {
+	{"matched", 100},           {"published", 100},
+	{"no_buffer", 0},           {"errored", 0},
+	{"in_flight", 0},           {"truncated", 0},
+	{"irregular", 0},           {"bad_checksum", 0},
+	{"queue_resets", 0},        {"fragments", 0},
+	{"fragment_lost_bytes", 0}, {"no_buffer_lossless", 0},
+	{"ring_full", 0},           {"no_frame", 0},
+	{"no_socket", 0},           {"unbound", 0},
+	{"malformed", 0},           {"no_buffer_standstill", 0},
 };
-#define N_STREAM 17
+#define N_STREAM 18
 static struct ibvcap_counter port_counters[] = {{"out_of_buffer", 0}, {"port_discards", 0}};
-static struct ibvcap_counter consumer_counters[] = {
+static struct ibvcap_counter consumer_counts[] = {
 	{"published", 100}, {"delivered", 100}, {"skipped", 0}, {"lag", 0}, {"gone", 0}};
 #define N_CONSUMER 5
 static struct ibvcap_status_stream stream = {.name = "s",
@@ -25,12 +29,13 @@ static struct ibvcap_status_stream stream = {.name = "s",
                                              .n_blocks = 10,
                                              .slots_per_block = 64,
                                              .page_bytes = 2 << 20,
-                                             .counters = stream_counters,
+                                             .counters = stream_counts,
                                              .n_counters = N_STREAM};
-static struct ibvcap_status_interface port = {.interface = "eth0", .counters = port_counters, .n_counters = 2};
+static struct ibvcap_status_interface port = {
+	.interface = "eth0", .counters = port_counters, .n_counters = 2, .uncounted = "nothing"};
 static struct ibvcap_status_consumer consumers[] = {
-	{.stream = "other", .pid = 1, .counters = consumer_counters, .n_counters = N_CONSUMER},
-	{.stream = "s", .pid = 2, .counters = consumer_counters, .n_counters = N_CONSUMER},
+	{.stream = "other", .pid = 1, .counters = consumer_counts, .n_counters = N_CONSUMER},
+	{.stream = "s", .pid = 2, .counters = consumer_counts, .n_counters = N_CONSUMER},
 };
 static struct why_report report;
 
@@ -56,9 +61,9 @@ static const struct why_line *judge(const char *term)
 
 Test(why, packets_that_the_device_could_not_write_are_not_told_as_too_long_alone)
 {
-	set(stream_counters, N_STREAM, "errored", 5);
+	set(stream_counts, N_STREAM, "errored", 5);
 	cr_expect(eq(ptr, (void *)strstr(judge("errored")->remedy, "log"), NULL));
-	set(stream_counters, N_STREAM, "queue_resets", 5);
+	set(stream_counts, N_STREAM, "queue_resets", 5);
 	cr_expect(ne(ptr, (void *)strstr(judge("errored")->remedy, "log"), NULL));
 }
 
@@ -79,15 +84,43 @@ Test(why, what_a_socket_never_got_is_told_by_its_place)
 	port.counters = counters;
 	port.n_counters = 3;
 	strcpy(stream.backend, "packet");
-	cr_expect(eq(int, (int)judge("kernel_dropped")->level, WHY_NOTE), "its driver may count less");
-	cr_expect(ne(ptr, (void *)strstr(judge("kernel_dropped")->remedy, "ethtool -S"), NULL));
-	port.counts_all_losses = 1;
-	cr_expect(eq(int, (int)judge("kernel_dropped")->level, WHY_OK));
+	cr_expect(eq(int, (int)judge("interface_lost")->level, WHY_OK));
 	counters[1].value = 3;
 	cr_expect(eq(int, (int)judge("backlog_dropped")->level, WHY_LOSS));
 	cr_expect(ne(ptr, (void *)strstr(judge("backlog_dropped")->remedy, "netdev_max_backlog"), NULL));
 	cr_expect(eq(ptr, (void *)judge("kernel_dropped"), NULL));
 	cr_expect(eq(ptr, (void *)judge("out_of_buffer"), NULL));
+	counters[2].value = 4;
+	cr_expect(ne(ptr, (void *)strstr(judge("kernel_dropped")->cause, "EtherType"), NULL));
+	cr_expect(ne(ptr, (void *)strstr(judge("kernel_dropped")->remedy, "tcpdump -e -n -i eth0 "), NULL));
+	cr_expect(eq(u64, judge("interface_lost")->value, 7));
+}
+
+Test(why, what_the_interface_lost_last_has_its_time)
+{
+	set(port_counters, 2, "port_discards", 9);
+	port.loss_packets = 4;
+	port.loss_from_ns = 70;
+	port.loss_to_ns = 80;
+	cr_expect(eq(int, (int)judge("interface_lost")->level, WHY_LOSS));
+	cr_expect(eq(u64, judge("interface_lost")->last, 4));
+	cr_expect(eq(u64, judge("interface_lost")->from_ns, 70));
+	cr_expect(eq(u64, judge("interface_lost")->to_ns, 80));
+}
+
+Test(why, what_nobody_counts_is_a_note_without_a_number)
+{
+	strcpy(stream.backend, "packet");
+	strcpy(port.uncounted, "driver");
+	cr_expect(eq(int, (int)judge("not counted")->level, WHY_NOTE));
+	cr_expect(judge("not counted")->is_unknown);
+	cr_expect(ne(ptr, (void *)strstr(judge("not counted")->remedy, "ethtool -S"), NULL));
+	strcpy(port.uncounted, "other_end");
+	cr_expect(ne(ptr, (void *)strstr(judge("not counted")->cause, "another network namespace"), NULL));
+	strcpy(port.uncounted, "program");
+	cr_expect(ne(ptr, (void *)strstr(judge("not counted")->remedy, "bpftool net"), NULL));
+	strcpy(port.uncounted, "nothing");
+	cr_expect(eq(ptr, (void *)judge("not counted"), NULL));
 }
 
 Test(why, a_group_that_is_not_joined_is_a_cause_of_no_packets)
@@ -113,8 +146,8 @@ Test(why, readings_that_are_old_are_a_note)
 
 Test(why, without_loss_every_term_is_there_and_none_needs_a_remedy)
 {
-	static const char *const terms[] = {"port_discards", "matched",   "no_buffer", "errored", "in_flight",
-	                                    "published",     "delivered", "skipped",   "lag"};
+	static const char *const terms[] = {"interface_lost", "matched",   "no_buffer", "errored", "in_flight",
+	                                    "published",      "delivered", "skipped",   "lag"};
 
 	for (unsigned i = 0; i < sizeof(terms) / sizeof(terms[0]); i++)
 		cr_expect(ne(ptr, (void *)judge(terms[i]), NULL), "%s", terms[i]);
@@ -158,14 +191,14 @@ static void expect_loss(const char *term, const char *cause, const char *remedy)
 Test(why, each_loss_is_told_with_cause_and_remedy)
 {
 	set(port_counters, 2, "port_discards", 3);
-	expect_loss("port_discards", "before it knew the stream", "PCIe");
-	set(stream_counters, N_STREAM, "errored", 3);
+	expect_loss("port_discards", "could not write packets to memory", "PCIe");
+	set(stream_counts, N_STREAM, "errored", 3);
 	expect_loss("errored", "longer than payload_size", "payload_size");
-	set(stream_counters, N_STREAM, "truncated", 3);
+	set(stream_counts, N_STREAM, "truncated", 3);
 	expect_loss("truncated", "longer than its row", "payload_size");
-	set(stream_counters, N_STREAM, "bad_checksum", 3);
+	set(stream_counts, N_STREAM, "bad_checksum", 3);
 	expect_loss("bad_checksum", "damaged", "cables");
-	set(consumer_counters, N_CONSUMER, "skipped", 3);
+	set(consumer_counts, N_CONSUMER, "skipped", 3);
 	expect_loss("skipped", "slower than the packets come", "history_blocks");
 	strcpy(stream.state, "link_down");
 	strcpy(stream.interface, "ens1f0");
@@ -176,41 +209,53 @@ Test(why, each_loss_is_told_with_cause_and_remedy)
 
 Test(why, what_had_no_slot_has_the_cause_that_fits)
 {
-	set(stream_counters, N_STREAM, "no_buffer", 7);
+	set(stream_counts, N_STREAM, "no_buffer", 7);
 	expect_loss("no_buffer", "the worker was too slow", "receive_queue_slots");
+	expect_loss("no_buffer", "or did not run for longer than its queue lasts", "cpu");
 	stream.page_bytes = 4096;
-	expect_loss("no_buffer", "pages of 4 KiB", "page_size");
-	set(stream_counters, N_STREAM, "queue_resets", 1);
+	cr_expect(eq(ptr, (void *)strstr(judge("no_buffer")->remedy, "page_size"), NULL),
+	          "the worker does not translate");
+	set(stream_counts, N_STREAM, "queue_resets", 1);
 	expect_loss("no_buffer", "or while the queue was reset", "journalctl");
 }
 
 Test(why, what_sockets_dropped_is_told_by_its_causes)
 {
 	strcpy(stream.backend, "xdp");
-	set(stream_counters, N_STREAM, "no_buffer", 7);
-	set(stream_counters, N_STREAM, "ring_full", 7);
+	set(stream_counts, N_STREAM, "no_buffer", 7);
+	set(stream_counts, N_STREAM, "ring_full", 7);
 	expect_loss("no_buffer", "these packets came while no row was free: the worker was too slow", "cpu");
 	cr_expect(eq(ptr, (void *)judge("ring_full"), NULL), "it is the whole of no_buffer");
-	set(stream_counters, N_STREAM, "no_buffer", 12);
-	set(stream_counters, N_STREAM, "no_frame", 2);
-	set(stream_counters, N_STREAM, "no_socket", 2);
-	set(stream_counters, N_STREAM, "unbound", 1);
+	set(stream_counts, N_STREAM, "no_buffer", 12);
+	set(stream_counts, N_STREAM, "no_frame", 2);
+	set(stream_counts, N_STREAM, "no_socket", 2);
+	set(stream_counts, N_STREAM, "unbound", 1);
 	expect_loss("no_buffer", "ring_full 7: these packets came while no row was free", "cpu");
 	expect_loss("no_frame", "held all of them", "xdp_queues");
 	expect_loss("no_socket", "ethtool -L", "restart the daemon");
 	expect_loss("unbound", "another network namespace", "under its name");
-	set(stream_counters, N_STREAM, "ring_full", 0);
+	set(stream_counts, N_STREAM, "ring_full", 0);
 	cr_expect(strstr(judge("no_buffer")->cause, "the next lines have the causes") != NULL);
 	cr_expect(eq(ptr, (void *)judge("no_buffer")->remedy, NULL));
+}
+
+Test(why, what_was_lost_while_the_daemon_stood_still_is_not_told_as_the_workers)
+{
+	set(stream_counts, N_STREAM, "no_buffer", 7);
+	set(stream_counts, N_STREAM, "no_buffer_standstill", 7);
+	expect_loss("no_buffer", "7 of these packets came in a second or more in which ibvcapd", "kill -STOP");
+	cr_expect(eq(ptr, (void *)strstr(judge("no_buffer")->cause, "too slow"), NULL));
+	set(stream_counts, N_STREAM, "no_buffer", 9);
+	expect_loss("no_buffer", "; the others came while no row was free", "; against the others, give the worker");
 }
 
 /* The worker's counter decides. The present policies of the consumers do not matter. */
 Test(why, what_a_lossless_consumer_cost_is_told_as_its_and_not_as_the_workers)
 {
-	set(stream_counters, N_STREAM, "no_buffer", 7);
+	set(stream_counts, N_STREAM, "no_buffer", 7);
 	consumers[1].policy = IBVCAP_POLICY_LOSSLESS;
 	expect_loss("no_buffer", "these packets came while no row was free: the worker was too slow", "cpu");
-	set(stream_counters, N_STREAM, "no_buffer_lossless", 7);
+	set(stream_counts, N_STREAM, "no_buffer_lossless", 7);
 	expect_loss("no_buffer", "7 of these packets came while a lossless consumer stopped the queue",
 	            "lossless_deadline_ms");
 	expect_loss("no_buffer", "lossless now: process 2 of user", "history_blocks");
@@ -222,7 +267,7 @@ Test(why, what_a_lossless_consumer_cost_is_told_as_its_and_not_as_the_workers)
 	stream.stall_until_ns = UINT64_C(1790000000123000000);
 	expect_loss("no_buffer", "lossless until 2026-09-21T14:13:20.123Z: process 2380 of user 4000000002",
 	            "lossless_deadline_ms");
-	set(stream_counters, N_STREAM, "no_buffer_lossless", 3);
+	set(stream_counts, N_STREAM, "no_buffer_lossless", 3);
 	expect_loss("no_buffer", "3 of these packets came while a lossless", "lossless_deadline_ms");
 	expect_loss("no_buffer", "the others came while no row was free: the worker", "receive_queue_slots");
 }
@@ -230,9 +275,9 @@ Test(why, what_a_lossless_consumer_cost_is_told_as_its_and_not_as_the_workers)
 Test(why, fragments_are_a_loss_that_reassembly_mends)
 {
 	cr_expect(eq(ptr, (void *)judge("fragments"), NULL));
-	set(stream_counters, N_STREAM, "irregular", 200);
-	set(stream_counters, N_STREAM, "fragments", 200);
-	set(stream_counters, N_STREAM, "fragment_lost_bytes", 2227200);
+	set(stream_counts, N_STREAM, "irregular", 200);
+	set(stream_counts, N_STREAM, "fragments", 200);
+	set(stream_counts, N_STREAM, "fragment_lost_bytes", 2227200);
 	expect_loss("fragments", "2227200 payload bytes of their datagrams are lost", "payloads that fit the MTU");
 	expect_loss("fragments", "does not join fragments", "set payload_size to the size of the whole datagrams");
 	cr_expect(eq(int, (int)judge("irregular")->level, WHY_NOTE));
@@ -241,8 +286,8 @@ Test(why, fragments_are_a_loss_that_reassembly_mends)
 Test(why, what_is_gone_of_the_lag_is_a_loss_before_the_consumer_skips_it)
 {
 	cr_expect(eq(ptr, (void *)judge("gone"), NULL));
-	set(consumer_counters, N_CONSUMER, "lag", 62205);
-	set(consumer_counters, N_CONSUMER, "gone", 58557);
+	set(consumer_counts, N_CONSUMER, "lag", 62205);
+	set(consumer_counts, N_CONSUMER, "gone", 58557);
 	expect_loss("gone", "lost for this consumer", "history_blocks");
 	cr_expect(eq(u64, judge("gone")->value, 58557));
 	cr_expect(eq(ptr, (void *)strstr(judge("lag")->cause, "about to"), NULL));
@@ -262,14 +307,14 @@ Test(why, silence_and_lag_are_no_loss_yet)
 {
 	const struct why_line *line;
 
-	set(stream_counters, N_STREAM, "matched", 0);
+	set(stream_counts, N_STREAM, "matched", 0);
 	line = judge("matched");
 	cr_expect(eq(int, (int)line->level, WHY_NOTE));
 	cr_expect(strstr(line->remedy, "flows") != NULL);
-	set(consumer_counters, N_CONSUMER, "lag", 320);
+	set(consumer_counts, N_CONSUMER, "lag", 320);
 	cr_expect(eq(int, (int)judge("lag")->level, WHY_OK));
-	set(consumer_counters, N_CONSUMER, "lag", 321);
+	set(consumer_counts, N_CONSUMER, "lag", 321);
 	cr_expect(eq(int, (int)judge("lag")->level, WHY_NOTE));
-	set(stream_counters, N_STREAM, "in_flight", 1);
+	set(stream_counts, N_STREAM, "in_flight", 1);
 	cr_expect(eq(int, (int)judge("in_flight")->level, WHY_NOTE));
 }

@@ -909,6 +909,10 @@ struct ibvcap_status_interface {
 	uint32_t is_auto;           /* 1: the backend of its streams and channels with backend = "auto" */
 	uint32_t counts_all_losses; /* 1: its driver counts all packets that are lost before the flow rules */
 	uint32_t reserved;
+	char uncounted[16];    /* "nothing", "driver", "other_end", "program": may lose some that nobody counts */
+	uint64_t loss_packets; /* that were lost before the flow rules last; 0: none */
+	uint64_t loss_from_ns; /* they were counted after this time, UTC; 0: before the counters' first reading */
+	uint64_t loss_to_ns;
 };
 
 /**

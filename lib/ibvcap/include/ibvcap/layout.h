@@ -244,6 +244,9 @@ enum ibvcap_rx_counter {
 	IBVCAP_RX_COUNTER_INCOMPLETE_BYTES,     /* of their UDP datagrams that had come */
 	IBVCAP_RX_COUNTER_AMBIGUOUS,            /* fragments: repeats, or of datagrams that are lost */
 	IBVCAP_RX_COUNTER_MALFORMED,            /* of published: the lengths in the headers are wrong */
+	/* Of no_buffer: the daemon did not read the device for a second or more, between the two readings that show the
+	 * loss. */
+	IBVCAP_RX_COUNTER_NO_BUFFER_STANDSTILL,
 	IBVCAP_RX_COUNTER_N
 };
 static_assert(IBVCAP_RX_COUNTER_N <= IBVCAP_RX_COUNTERS_MAX, "shared layout");
