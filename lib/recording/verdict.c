@@ -109,16 +109,17 @@ void verdict_find_interface(struct verdict *verdict, const struct interface_drop
 		             "'ibvcap why'",
 		             drops->lost);
 	else if (drops->lost)
-		verdict_find(verdict, FINDING_NOTE,
-		             "%" PRIu64
-		             " of them were counted, of all streams and programs; the driver does not count all: see "
-		             "'ibvcap why'",
-		             drops->lost);
+		verdict_find(
+			verdict, FINDING_NOTE,
+			"%" PRIu64
+			" of them were counted, of all streams and programs; the interface does not count all: see "
+			"'ibvcap why'",
+			drops->lost);
 	else if (!drops->counts_all && verdict->worst == FINDING_NOTE) {
 		verdict->is_from_rules = true;
 		verdict_find(verdict, FINDING_NOTE,
-		             "what was dropped before the flow rules is not known: the driver of the interface does "
-		             "not count all of it");
+		             "what was dropped before the flow rules is not known: the interface does not count all "
+		             "of it");
 	}
 }
 

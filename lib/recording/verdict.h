@@ -64,7 +64,7 @@ void interface_drops_add(struct interface_drops *drops, const struct recording_a
 
 /**
  * Say how many packets interfaces dropped. Without one, a verdict that is complete so far holds from the flow rules on,
- * if a driver does not count all.
+ * if an interface does not count all.
  */
 void verdict_find_interface(struct verdict *verdict, const struct interface_drops *drops);
 

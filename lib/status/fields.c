@@ -163,7 +163,7 @@ static const struct status_field interface_fields[] = {
 	FIELD(is_second_best, BOOL, LABEL, NULL, "Whether another backend would be faster"),
 	FIELD(is_auto, BOOL, LABEL, NULL, "Whether streams and channels with backend = \"auto\" get this backend"),
 	FIELD(counts_all_losses, BOOL, LABEL, NULL,
-              "Whether the driver counts all packets that it, or its card, drops before the flow rules"),
+              "Whether the interface counts all packets that it, its card or the kernel drops before the flow rules"),
 	FIELD(uncounted, TEXT, LABEL, NULL,
               "What may lose packets before the flow rules that nobody counts: nothing; driver: it, its card, the "
               "host of a virtual machine, or an interface below; other_end: the other end of a veth, which is in "

@@ -18,7 +18,7 @@ BEFORE, COMPLETE = ("before the network card", "complete: no packet is missing, 
     testbed.BACKEND == "verbs" else (
         "before the flow rules, by the sender, the network or the card",
         "complete from the flow rules on: no packet is missing, by the packets' own numbers, too; what was dropped "
-        "before them is not known: the driver of the interface does not count all of it")
+        "before them is not known: the interface does not count all of it")
 ZERO = {"lost": 0, "repeated": 0, "reordered": 0, "late": 0, "stray": 0, "restarted": 0}
 
 

@@ -179,7 +179,7 @@ Test(inspect_verdict, what_an_interface_dropped_is_a_doubt_that_the_packets_own_
 	CASE("drops", FINDING_DOUBT, "whose they were; these were up to 3 packets, of all streams and programs",
 	     interface_drops(recording));
 	CASE("drops of a driver that does not count all", FINDING_DOUBT,
-	     "whose they were; 3 of them were counted, of all streams and programs; the driver does not count all",
+	     "whose they were; 3 of them were counted, of all streams and programs; the interface does not count all",
 	     interface_drops(recording), account->rx.interface_counts_all = false);
 	CASE("drops at a time that is not known", FINDING_DOUBT, BETWEEN, interface_drops(recording),
 	     numbered(recording));
