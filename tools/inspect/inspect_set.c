@@ -95,6 +95,13 @@ static bool is_same_piece(const struct recording_account *a, const struct record
 	return is_same_end(&a->from, &b->from) && is_same_end(&a->until, &b->until) && a->sum.written == b->sum.written;
 }
 
+/* Rows from before the recording, which came when the earlier file had waited long enough, are in no file. */
+static bool is_passed_over(const struct recording_account *before, const struct recording_account *after)
+{
+	return before->rx.unknown & IBVCAP_UNKNOWN_UNSETTLED && before->until.epoch == after->from.epoch &&
+	       before->until.sequence < after->from.sequence;
+}
+
 static struct inspect_join contradiction(const char *what)
 {
 	return (struct inspect_join){.kind = INSPECT_CONTRADICTS, .what = what};
@@ -110,7 +117,7 @@ static struct inspect_join join_pieces(const struct recording_account *before, c
 	if (before->is_last)
 		return contradiction("the recording ended with the earlier file");
 	if (after->file - before->file == 1)
-		return is_same_end(&before->until, &after->from)
+		return is_same_end(&before->until, &after->from) || is_passed_over(before, after)
 		               ? (struct inspect_join){.kind = INSPECT_WHOLE}
 		               : contradiction("the later file does not begin where the earlier ends");
 	if (!before->until.epoch || before->until.epoch != after->from.epoch)

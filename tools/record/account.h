@@ -27,8 +27,8 @@ void source_take_moment(const struct source *source, struct ibvcap_rx_moment *mo
 /** Complete the moment by what the daemon has settled since. True: the moment is complete. */
 bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment);
 
-/** The same for the moment at which the source begins: rows may have been passed over since. */
-bool source_settle_from(struct source *source);
+/** Rows from before the beginning of the source may have come behind the moment: they are before it, in no account. */
+void source_pass_over(const struct source *source, struct ibvcap_rx_moment *moment);
 
 /** Complete the two moments of the whole recording. */
 bool source_settle_ends(struct source *source);

@@ -160,11 +160,13 @@ static bool is_settled(struct recorder *recorder, struct writer_file *file, uint
 			recorder->is_drained ? !source->is_late : source_is_past(source, file->until_ns, &parts->until);
 		bool waits = !is_source_settled || (!is_past && !recorder->is_drained && file->rotated_ns);
 
+		if (parts->is_first)
+			parts->from = source->from;
+		source_pass_over(source, &parts->from);
+		source_pass_over(source, &parts->until);
 		is_all &= !waits || (is_late && !is_source_settled);
 		if (!is_past && !waits)
 			parts->unknown |= IBVCAP_UNKNOWN_QUEUES;
-		if (parts->is_first)
-			parts->from = source->from;
 	}
 	return is_all;
 }
@@ -187,7 +189,7 @@ void output_end_settled(struct recorder *recorder, uint64_t now_ns)
 
 	/* Settle early: a loss between the moment and the daemon's next record may be before the moment or after it. */
 	for (unsigned i = 0; i < recorder->n_sources; i++)
-		source_settle_from(&recorder->sources[i]);
+		source_settle(&recorder->sources[i], &recorder->sources[i].from);
 	while ((file = STAILQ_FIRST(&recorder->ending)) && is_settled(recorder, file, now_ns)) {
 		STAILQ_REMOVE_HEAD(&recorder->ending, entry);
 		for (unsigned i = 0; file->next && i < file->output->n_sources; i++)

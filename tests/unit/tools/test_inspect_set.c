@@ -79,6 +79,16 @@ Test(inspect_set, files_that_join_are_complete_in_any_order)
 	cr_expect(eq(u32, set.n_files, 3));
 }
 
+Test(inspect_set, rows_from_before_the_recording_may_lie_between_two_files_of_which_the_first_is_not_settled)
+{
+	struct recording_account first = make_account(0, 10, 20);
+
+	add("b", make_account(1, 23, 30));
+	first.rx.unknown = IBVCAP_UNKNOWN_UNSETTLED;
+	add_verdict("a", first, FINDING_DOUBT);
+	expect(FINDING_DOUBT, "not proven: see the verdicts of the files");
+}
+
 Test(inspect_set, a_file_between_two_others_is_missed)
 {
 	add("c", make_account(2, 30, 40));

@@ -186,6 +186,58 @@ Test(recorder_files, a_signal_begins_a_new_file_also_without_packets)
 	cr_expect_str_eq(files[2].packets, "");
 }
 
+/* ---- rows from before the beginning ---------------------------------------------------------------- */
+
+static bool comes_late;
+
+/* Of two queues, the worker of the second stands still, and the ring of the first gets full. */
+static void publish_old_rows(unsigned call)
+{
+	if (call == 0)
+		recorded_publish(0, 185, T + 10, 1);
+	if (call == 4 && comes_late)
+		recorded_pass_ns(2 * TIME_SECOND_NS);
+	if (call == 8) {
+		recorded_publish(1, 2, T, 1);
+		recorded_publish(1, 1, T + 300, 1);
+		recorded_sleep = recorded_settle_all;
+		recorded_settle_all();
+	}
+	if (call == 16)
+		recorded_stop();
+}
+
+static void record_old_rows(void)
+{
+	recorded_prepare(2, true);
+	options()->file_packets = 100;
+	cr_assert_eq(rx_queue_begin_at(rings[1].rx->parts[0], T + 5), 0);
+	recorded_sleep = NULL;
+	recorded_script = publish_old_rows;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(n_files, 2);
+	cr_expect_eq(files[0].accounts[1].sum.written, 0);
+	cr_expect_eq(files[1].accounts[1].sum.written, 1);
+	cr_expect_eq(files[1].accounts[1].from.sequence, 2, "%lu", files[1].accounts[1].from.sequence);
+	cr_expect_eq(files[1].accounts[1].until.sequence, 3);
+}
+
+Test(recorder_files, rows_from_before_the_beginning_are_in_no_account)
+{
+	record_old_rows();
+	cr_expect_eq(files[0].accounts[1].from.sequence, 2);
+	cr_expect_eq(files[0].accounts[1].until.sequence, 2, "%lu", files[0].accounts[1].until.sequence);
+}
+
+Test(recorder_files, rows_from_before_the_beginning_that_come_behind_the_first_file_are_in_no_account)
+{
+	comes_late = true;
+	record_old_rows();
+	cr_expect_eq(files[0].accounts[1].from.sequence, 0);
+	cr_expect_eq(files[0].accounts[1].until.sequence, 0);
+	cr_expect(files[0].accounts[0].rx.unknown & IBVCAP_UNKNOWN_UNSETTLED);
+}
+
 /* ---- by flow ------------------------------------------------------------------------------------- */
 
 static unsigned n_errors_of_second;
