@@ -33,7 +33,7 @@ class File:
         self.word = next((word for word in ("incomplete", "not proven") for account in self.accounts
                           if account["verdict"] == word), "complete")
         # Otherwise it says nothing of what was dropped before the flow rules, and the sender does not know.
-        self.counts_all = all("interface_counts_all" in account for account in self.accounts)
+        self.counts_all = all(account["interface_counts_all"] for account in self.accounts)
         self.is_complete = self.word == "complete" and self.counts_all
         self.is_incomplete = self.word == "incomplete"
         self.unknown = {word for account in self.accounts for word in account["unknown"]}
