@@ -346,6 +346,11 @@ struct backend_ops {
 	 * close(). May be NULL: a driver counts none of them.
 	 */
 	uint64_t (*read_refused)(struct backend *backend, bool wait);
+	/**
+	 * Since the last call, may packets have passed the backend by, or been lost, that nothing counts? Any thread,
+	 * one at a time, until close(). May be NULL: none. Only with read_refused.
+	 */
+	bool (*may_lose_uncounted)(struct backend *backend);
 	/** The device's clock now. -ENOTSUP without timestamps; -ENODEV: it has gone. */
 	int (*read_clock)(struct backend *backend, struct backend_clock_reading *reading);
 	/** The descriptor that is readable while there is a notice. This and read_notice may be NULL. */

@@ -46,8 +46,8 @@ struct control_stream {
 	const char *backend;
 	struct reading *matched; /* packets that the flows gave to all queues so far */
 	struct rx_losses *losses;
-	struct reading *interface_lost;         /* packets that the interface lost before the flow rules */
-	const uint64_t *interface_uncounted_ns; /* some may be uncounted until then; that reading renews it */
+	struct reading *interface_lost;      /* packets that the interface lost before the flow rules */
+	const uint64_t *interface_uncounted; /* as of struct ibvcap_ring; that reading renews it */
 	uint32_t n_queues;
 	const struct control_queue *queues[IBVCAP_QUEUES_MAX];
 	void *context;

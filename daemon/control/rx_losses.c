@@ -63,14 +63,16 @@ static void rx_losses_show_counters(const struct rx_losses *losses)
 }
 
 void rx_losses_note_interface(struct rx_losses *losses, uint64_t lost, uint64_t at_ns, uint64_t utc_ns,
-                              uint64_t uncounted_ns)
+                              uint64_t uncounted)
 {
 	struct ring_interface *interface = &losses->interface;
 
 	if (at_ns <= interface->read_ns)
 		return;
-	if (!interface->read_ns)
+	if (!interface->read_ns) {
 		losses->interface_lost_before = lost;
+		losses->interface_uncounted_before = uncounted - uncounted % 2;
+	}
 	lost -= losses->interface_lost_before;
 	if (lost > interface->lost) {
 		interface->from_ns = losses->interface_utc_ns;
@@ -79,8 +81,9 @@ void rx_losses_note_interface(struct rx_losses *losses, uint64_t lost, uint64_t 
 	losses->interface_utc_ns = utc_ns;
 	interface->lost = lost;
 	interface->read_ns = at_ns;
-	interface->uncounted_ns = uncounted_ns;
-	losses_note_interface(&losses->sum, lost, at_ns);
+	interface->uncounted = uncounted - losses->interface_uncounted_before;
+	losses_note_interface(&losses->sum, &(struct losses_interface_reading){
+						    .lost = lost, .uncounted = interface->uncounted, .at_ns = at_ns});
 	for (uint32_t i = 0; i < losses->sum.n_queues; i++)
 		daemon_store_interface(losses->rings[i], interface);
 }

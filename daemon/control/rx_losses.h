@@ -17,6 +17,7 @@ struct rx_losses {
 	struct ring_interface interface;                  /* as the rings have it */
 	uint64_t interface_utc_ns;                        /* when it was read last */
 	uint64_t interface_lost_before;                   /* before the epoch */
+	uint64_t interface_uncounted_before;              /* likewise, and even */
 };
 
 /** Before the worker of the queue runs, after losses_init(). */
@@ -30,11 +31,11 @@ void rx_losses_add_queue(struct rx_losses *losses, uint32_t queue, struct ibvcap
 bool rx_losses_read(struct rx_losses *losses, const struct losses_reading *reading);
 
 /**
- * The interface was read: show what it has lost before the flow rules. utc_ns: when it was read. uncounted_ns: until
- * then it may have lost packets uncounted, CLOCK_MONOTONIC.
+ * The interface was read: show what it has lost before the flow rules. utc_ns: when it was read. uncounted: odd
+ * while it may lose packets that nothing counts; grows when that changes.
  */
 void rx_losses_note_interface(struct rx_losses *losses, uint64_t lost, uint64_t at_ns, uint64_t utc_ns,
-                              uint64_t uncounted_ns);
+                              uint64_t uncounted);
 
 /** Add up what the workers have noted since, and write it into the rings. */
 void rx_losses_update(struct rx_losses *losses);

@@ -31,7 +31,7 @@ void rx_readings_note_interface(const struct control_stream *stream)
 	const struct reading *lost = stream->interface_lost;
 
 	rx_losses_note_interface(stream->losses, lost->value, lost->at_ns, lost->at_utc_ns,
-	                         *stream->interface_uncounted_ns);
+	                         *stream->interface_uncounted);
 }
 
 void control_note_interface(const struct control *control, const struct reading *lost)

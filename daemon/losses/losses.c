@@ -282,24 +282,26 @@ static uint64_t losses_most(const struct losses *losses, const struct losses_ter
 	return most < least || terms->all_ended ? least : most;
 }
 
-void losses_note_interface(struct losses *losses, uint64_t lost, uint64_t at_ns)
+void losses_note_interface(struct losses *losses, const struct losses_interface_reading *reading)
 {
 	struct losses_interface *interface = &losses->interface;
 
-	if (at_ns <= interface->newest.at_ns)
+	if (reading->at_ns <= interface->newest.at_ns)
 		return;
-	interface->newest = (struct losses_interface_reading){.lost = lost, .at_ns = at_ns};
-	if (at_ns - interface->middle.at_ns < LOSSES_INTERFACE_NS)
+	interface->newest = *reading;
+	if (reading->at_ns - interface->middle.at_ns < LOSSES_INTERFACE_NS)
 		return;
 	interface->old = interface->middle;
 	interface->middle = interface->newest;
 }
 
-static uint64_t losses_interface_before(const struct losses *losses, uint64_t until_ns)
+static void losses_set_interface(const struct losses *losses, struct ledger_entry *made)
 {
-	if (until_ns >= losses->interface.old.at_ns + LOSSES_INTERFACE_NS)
-		return losses->interface.old.lost;
-	return losses->has_entry ? losses->entry.of_stream.interface_before : 0;
+	const struct ledger_entry *newest = &losses->entry.of_stream;
+	bool is_old = made->until_ns >= losses->interface.old.at_ns + LOSSES_INTERFACE_NS;
+
+	made->interface_before = is_old ? losses->interface.old.lost : newest->interface_before;
+	made->interface_uncounted = is_old ? losses->interface.old.uncounted : newest->interface_uncounted;
 }
 
 /* The queues' records, put together: each says of its own rows and marks, and all of the same stream's losses. */
@@ -330,7 +332,7 @@ static bool losses_make_entry(const struct losses *losses, const struct losses_n
 	}
 	all->after.no_buffer = least;
 	all->no_buffer_most = losses_most(losses, terms, least);
-	all->interface_before = losses_interface_before(losses, all->until_ns);
+	losses_set_interface(losses, all);
 	return true;
 }
 
@@ -342,6 +344,7 @@ static bool losses_are_same(const struct losses *losses, const struct losses_ent
 		if (from->queues[i].marks_before != until->queues[i].marks_after)
 			return false;
 	return from->of_stream.interface_before == until->of_stream.interface_before &&
+	       from->of_stream.interface_uncounted == until->of_stream.interface_uncounted &&
 	       from->of_stream.before.no_buffer == until->of_stream.after.no_buffer &&
 	       from->of_stream.before.outages == until->of_stream.after.outages;
 }
@@ -356,7 +359,8 @@ static bool losses_says_more(const struct losses *losses, const struct losses_en
 			return true;
 	return made->matched != newest->matched || made->no_buffer_most < newest->no_buffer_most ||
 	       made->before.no_buffer > newest->before.no_buffer || made->before.outages > newest->before.outages ||
-	       made->interface_before > newest->interface_before;
+	       made->interface_before > newest->interface_before ||
+	       made->interface_uncounted > newest->interface_uncounted;
 }
 
 static bool losses_is_news(const struct losses *losses, const struct losses_entry *entry)
@@ -424,5 +428,6 @@ bool losses_are_at_rest(const struct losses *losses, uint64_t matched, uint64_t 
 	return losses->has_entry && newest->matched == matched && losses->read == matched &&
 	       accounted + no_buffer == matched && newest->no_buffer_most == no_buffer &&
 	       losses_are_same(losses, &losses->entry, &losses->entry) && newest->before.no_buffer == no_buffer &&
-	       newest->before.outages == outages && newest->interface_before == losses->interface.old.lost;
+	       newest->before.outages == outages && newest->interface_before == losses->interface.old.lost &&
+	       newest->interface_uncounted == losses->interface.old.uncounted;
 }

@@ -142,7 +142,8 @@ struct losses_last {
 struct losses_interface {
 	struct losses_interface_reading {
 		uint64_t lost;
-		uint64_t at_ns; /* CLOCK_MONOTONIC, before it was read */
+		uint64_t uncounted; /* as interface_uncounted of struct ibvcap_ring */
+		uint64_t at_ns;     /* CLOCK_MONOTONIC, before it was read */
 	} newest, middle, old;
 };
 
@@ -197,7 +198,7 @@ void losses_init(struct losses *losses, uint32_t n_queues, uint32_t slots, bool 
                  uint64_t drain_ns);
 
 /** What the interface had lost before the flow rules when it was read. An older reading has no effect. */
-void losses_note_interface(struct losses *losses, uint64_t lost, uint64_t at_ns);
+void losses_note_interface(struct losses *losses, const struct losses_interface_reading *reading);
 
 /** A reading came so long after the one before that the control thread did not run, or the device did not answer. */
 #define LOSSES_STANDSTILL_NS UINT64_C(1000000000)

@@ -44,7 +44,8 @@ struct interface_kernel {
 	bool has_discards;
 	uint64_t discards;
 	uint64_t discards_at_open;
-	bool is_complete; /* the driver counts all packets that are lost before the flow rules */
+	bool is_complete;        /* the driver counts all packets that are lost before the flow rules */
+	bool may_lose_uncounted; /* the backend, since the reading before */
 	uint32_t xdp_program;
 	struct net_interface net;
 	int net_result;
@@ -97,7 +98,7 @@ struct interface {
 	uint64_t counters[INTERFACE_COUNTER_N];  /* as of the last readings; COUNTER_ABSENT: not known */
 	bool counts_all_losses;                  /* before the flow rules, likewise */
 	struct interface_losses losses;
-	uint64_t uncounted_ns;           /* it did not count all of them until then, CLOCK_MONOTONIC */
+	uint64_t uncounted;              /* as interface_uncounted of struct ibvcap_ring */
 	bool has_foreign_program;        /* another process has attached an XDP program, by the last event */
 	bool port_active;                /* as the device sees it; true if it does not say */
 	struct interface_kernel *kernel; /* NULL: not open */

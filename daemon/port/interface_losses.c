@@ -13,6 +13,8 @@ static const char *interface_uncounted(const struct interface *interface)
 		return "nothing";
 	if (kernel->links && link_losses_other_end_is_away(kernel->links))
 		return "other_end";
+	if (kernel->may_lose_uncounted)
+		return "backend";
 	return kernel->is_complete ? "program" : "driver";
 }
 

@@ -60,28 +60,24 @@ static bool interface_is_own_program(const struct interface *interface)
 	return strcmp(interface->ops->name, "xdp") == 0;
 }
 
-static void interface_note_uncounted(struct interface *interface, uint64_t until_ns)
-{
-	interface->uncounted_ns = u64_max(interface->uncounted_ns, until_ns);
-}
-
 /* A program may come and go between two readings. */
 static void interface_note_program(struct interface *interface, uint32_t xdp_program)
 {
 	bool is_foreign = xdp_program && interface->kernel->links && !interface_is_own_program(interface);
 
-	if (is_foreign || interface->has_foreign_program)
-		interface_note_uncounted(interface, time_monotonic_ns());
+	if ((is_foreign || interface->has_foreign_program) && interface->counts_all_losses)
+		interface->uncounted += 2;
 	interface->has_foreign_program = is_foreign;
 }
 
 static void interface_renew_uncounted(struct interface *interface)
 {
 	const struct interface_kernel *kernel = interface->kernel;
-	bool counts_all = kernel->is_complete && !(kernel->xdp_program && !interface_is_own_program(interface));
+	bool counts_all = kernel->is_complete && !kernel->may_lose_uncounted &&
+	                  !(kernel->xdp_program && !interface_is_own_program(interface));
 
-	if (!counts_all || !interface->counts_all_losses) /* it changed since the last reading */
-		interface_note_uncounted(interface, kernel->lost.tried_ns);
+	if (counts_all != interface->counts_all_losses)
+		interface->uncounted++;
 	interface->counts_all_losses = counts_all;
 }
 
@@ -175,6 +171,17 @@ static uint64_t interface_read_refused(void *context, bool wait)
 	return n;
 }
 
+static bool interface_may_lose_uncounted(struct interface_kernel *kernel)
+{
+	bool may = false;
+
+	pthread_mutex_lock(&kernel->lock);
+	if (kernel->backend)
+		may = kernel->backend->ops->may_lose_uncounted(kernel->backend);
+	pthread_mutex_unlock(&kernel->lock);
+	return may;
+}
+
 static int interface_read_kernel(void *context, uint64_t *lost)
 {
 	struct interface_kernel *kernel = context;
@@ -188,6 +195,7 @@ static int interface_read_kernel(void *context, uint64_t *lost)
 	interface_read_discards(kernel);
 	r = kernel->links ? link_losses_read(kernel->links) : 0;
 	kernel->is_complete = kernel->links ? link_losses_are_complete(kernel->links) : kernel->has_discards;
+	kernel->may_lose_uncounted = interface_may_lose_uncounted(kernel);
 	kernel->xdp_program = kernel->links ? link_losses_xdp_program(kernel->links) : 0;
 	*lost = kernel->discards;
 	for (uint32_t i = INTERFACE_COUNTER_CARD_DROPPED; i < INTERFACE_COUNTER_N && kernel->links; i++)
@@ -284,6 +292,7 @@ int interface_init_readings(struct interface *interface)
 		return -ENOMEM;
 	}
 	interface->kernel = kernel;
+	interface->uncounted = 1;
 	kernel->interface = interface;
 	snprintf(kernel->name, sizeof(kernel->name), "%s", interface->name);
 	r = net_port_discards(kernel->name, &kernel->discards_at_open);

@@ -66,7 +66,7 @@ static int stream_service_serve(struct daemon *daemon, struct service *service, 
 		.matched = &stream->matched,
 		.losses = &stream->losses,
 		.interface_lost = &interface->kernel->lost,
-		.interface_uncounted_ns = &interface->uncounted_ns,
+		.interface_uncounted = &interface->uncounted,
 		.n_queues = stream->n_queues,
 		.context = stream,
 	};

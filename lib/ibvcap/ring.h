@@ -109,14 +109,14 @@ struct ring_interface {
 	uint64_t lost;
 	uint64_t from_ns; /* UTC: the last ones were dropped between these two times */
 	uint64_t until_ns;
-	uint64_t read_ns;      /* CLOCK_MONOTONIC: lost has all that the interface had counted by then */
-	uint64_t uncounted_ns; /* CLOCK_MONOTONIC: some may have been dropped uncounted until then */
+	uint64_t read_ns;   /* CLOCK_MONOTONIC: lost has all that the interface had counted by then */
+	uint64_t uncounted; /* as interface_uncounted of struct ibvcap_ring */
 };
 
 /** Control. Partner: ring_load_interface(). */
 static inline void daemon_store_interface(struct ibvcap_ring *ring, const struct ring_interface *interface)
 {
-	atomic_store_explicit(&ring->interface_uncounted_ns, interface->uncounted_ns, memory_order_relaxed);
+	atomic_store_explicit(&ring->interface_uncounted, interface->uncounted, memory_order_relaxed);
 	atomic_store_explicit(&ring->interface_lost_from_ns, interface->from_ns, memory_order_relaxed);
 	atomic_store_explicit(&ring->interface_lost_until_ns, interface->until_ns, memory_order_relaxed);
 	atomic_store_explicit(&ring->interface_lost, interface->lost, memory_order_release);
@@ -132,7 +132,7 @@ static inline struct ring_interface ring_load_interface(const struct ibvcap_ring
 	interface.lost = atomic_load_explicit(&ring->interface_lost, memory_order_acquire);
 	interface.from_ns = atomic_load_explicit(&ring->interface_lost_from_ns, memory_order_relaxed);
 	interface.until_ns = atomic_load_explicit(&ring->interface_lost_until_ns, memory_order_relaxed);
-	interface.uncounted_ns = atomic_load_explicit(&ring->interface_uncounted_ns, memory_order_relaxed);
+	interface.uncounted = atomic_load_explicit(&ring->interface_uncounted, memory_order_relaxed);
 	return interface;
 }
 

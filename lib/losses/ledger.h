@@ -45,6 +45,7 @@ struct ledger_entry {
 	 * that no packet which waited with them is that row or a later one.
 	 */
 	uint64_t interface_before;
+	uint64_t interface_uncounted; /* of struct ibvcap_ring, likewise */
 };
 static_assert(sizeof(struct ledger_entry) == IBVCAP_LEDGER_WORDS * sizeof(uint64_t), "shared layout");
 

@@ -167,7 +167,8 @@ static const struct status_field interface_fields[] = {
 	FIELD(uncounted, TEXT, LABEL, NULL,
               "What may lose packets before the flow rules that nobody counts: nothing; driver: it, its card, the "
               "host of a virtual machine, or an interface below; other_end: the other end of a veth, which is in "
-              "another network namespace; program: an XDP program that another process has attached"),
+              "another network namespace; backend: receive queues or an MTU that the backend does not serve; "
+              "program: an XDP program that another process has attached"),
 	FIELD(loss_packets, U64, LEVEL, "packets",
               "The packets that were last counted as lost before the flow rules; 0: none were"),
 	FIELD(loss_from_ns, U64, TIME, "ns", "They were counted after this time; 0: before the first reading"),

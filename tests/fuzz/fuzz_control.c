@@ -58,7 +58,7 @@ static struct control_queue control_queue;
 static struct control_stream control_stream;
 static struct rx_losses ledger;
 static struct reading matched, lost;
-static const uint64_t uncounted_ns;
+static const uint64_t uncounted;
 static struct control_tx_worker control_tx_worker;
 static struct control_channel control_channel;
 static unsigned n_registered;
@@ -218,7 +218,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		.matched = &matched,
 		.losses = &ledger,
 		.interface_lost = &lost,
-		.interface_uncounted_ns = &uncounted_ns,
+		.interface_uncounted = &uncounted,
 		.n_queues = 1,
 		.queues = {&control_queue},
 	};

@@ -105,6 +105,9 @@ static const struct {
 	{"other_end", "the other end of this veth is in another network namespace, so its drops are not known",
          "look there: ip -s link show; by the packets' own numbers 'ibvcap check' finds all losses (sequence in "
          "ibvcapd.conf(5))"},
+	{"backend",
+         "the interface has receive queues, or an MTU, that its backend does not serve; those packets are not known",
+         "what to do is in the daemon's log: journalctl -u ibvcapd"},
 	{"program", "another process has attached an XDP program to the interface; what it drops is not known",
          "find it: bpftool net; by the packets' own numbers 'ibvcap check' finds all losses (sequence in "
          "ibvcapd.conf(5))"},

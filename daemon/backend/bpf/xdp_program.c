@@ -194,6 +194,24 @@ void xdp_program_detach(struct xdp_program *program)
 	program->stopped_vlan_strip = false;
 }
 
+static uint32_t program_id(int fd)
+{
+	struct bpf_prog_info info = {0};
+	uint32_t bytes = sizeof(info);
+
+	return bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 ? info.id : 0;
+}
+
+bool xdp_program_is_there(const struct xdp_program *program)
+{
+	struct bpf_link_info info = {0};
+	uint32_t bytes = sizeof(info);
+
+	if (program->link_fd < 0 || bpf_obj_get_info_by_fd(program->link_fd, &info, &bytes) != 0)
+		return true; /* the backend knows, or the kernel does not say */
+	return info.xdp.ifindex && info.prog_id == program_id(program->twin_fds[program->twin]);
+}
+
 int xdp_program_set_card_queues(struct xdp_program *program, uint32_t n)
 {
 	int r;

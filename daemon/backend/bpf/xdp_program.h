@@ -50,6 +50,9 @@ int xdp_program_attach(struct xdp_program *program, unsigned int ifindex, struct
 /** No effect if it is not attached. */
 void xdp_program_detach(struct xdp_program *program);
 
+/** False: another process has taken it from the interface, or put another program in its place. */
+bool xdp_program_is_there(const struct xdp_program *program);
+
 /**
  * Packets of card queues from n on are dropped and counted (no_socket). n is at most max_card_queues. If the program is
  * attached, it now runs on all card queues that the interface has; without this call not on those that came since. 0 or

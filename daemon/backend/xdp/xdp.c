@@ -232,5 +232,6 @@ const struct backend_ops xdp_backend_ops = {
 	.read_matched = xdp_read_matched,
 	.read_port = xdp_read_port,
 	.read_refused = xdp_read_refused,
+	.may_lose_uncounted = xdp_may_lose_uncounted,
 	.read_clock = xdp_read_clock,
 };

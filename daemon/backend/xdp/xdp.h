@@ -154,6 +154,9 @@ struct xdp_backend {
 	struct xdp_socket *sockets;  /* of queue q on card queue c: q * max_card_queues + c */
 	struct xdp_receive **queues; /* of each number; NULL: the number is free */
 	uint32_t n_card_queues_seen; /* card queues at the last xdp_follow_card_queues() */
+	bool was_behind;             /* the program did not run on some, since xdp_may_lose_uncounted() */
+	bool is_behind;              /* nor will it */
+	bool told_program;           /* that another process has taken it away */
 	/* On a kernel without packets of several frames: longer packets are lost without a count. 0: no limit. */
 	uint32_t mtu_max;
 	bool told_mtu; /* that the interface's is larger now */
@@ -261,5 +264,6 @@ void xdp_read_tai_offset(struct xdp_receive *receive);
 int xdp_statistics_begin(struct xdp_receive *receive);
 int xdp_read_matched(struct backend_queue *base, uint64_t *packets);
 uint64_t xdp_read_refused(struct backend *base, bool wait);
+bool xdp_may_lose_uncounted(struct backend *base); /* xdp_follow.c */
 
 #endif

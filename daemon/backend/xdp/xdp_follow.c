@@ -8,6 +8,7 @@
 #include "daemon/backend/xdp/xdp.h"
 
 #include "daemon/base/log.h"
+#include "lib/base/min.h"
 
 static struct xdp_socket *follow_socket(const struct xdp_backend *backend, uint32_t queue, uint32_t card_queue)
 {
@@ -53,8 +54,11 @@ static int follow_add_card_queue(struct xdp_backend *backend, struct failure *fa
 	return r;
 }
 
-/* On a card queue without sockets the program drops and counts packets (no_socket), so no loss stays unseen. */
-static void follow_add_card_queues(struct xdp_backend *backend, uint32_t n)
+/*
+ * On a card queue without sockets the program drops and counts packets (no_socket), so no loss stays unseen. -errno:
+ * the program does not run on all.
+ */
+static int follow_add_card_queues(struct xdp_backend *backend, uint32_t n)
 {
 	const struct xdp_interface *interface = &backend->interface;
 	const struct log_about about = {.interface = interface->name};
@@ -80,6 +84,12 @@ static void follow_add_card_queues(struct xdp_backend *backend, uint32_t n)
 	else
 		log_message(LOG_INFO, &about, "interface %s has %u receive queues now, and %u are served",
 		            interface->name, n, interface->n_card_queues);
+	return r;
+}
+
+static bool follow_has_long_mtu(const struct xdp_backend *backend)
+{
+	return backend->mtu_max && xdp_interface_mtu(&backend->interface) > backend->mtu_max;
 }
 
 /* Before Linux 6.6, with an interface that had a smaller MTU when it was opened. */
@@ -98,17 +108,50 @@ void xdp_follow_mtu(struct xdp_backend *backend)
 	backend->told_mtu = mtu > backend->mtu_max;
 }
 
+static uint32_t follow_count_queues(const struct xdp_backend *backend)
+{
+	return u32_min(xdp_interface_count_queues(&backend->interface), backend->interface.max_card_queues);
+}
+
 void xdp_follow_card_queues(struct xdp_backend *backend)
 {
-	uint32_t n = xdp_interface_count_queues(&backend->interface);
+	uint32_t n = follow_count_queues(backend);
+	int r = 0;
 
-	if (n > backend->interface.max_card_queues)
-		n = backend->interface.max_card_queues;
+	/* A lower number counts, too: a queue that comes back needs the program again. */
 	if (n == 0 || n == backend->n_card_queues_seen)
 		return;
-	backend->n_card_queues_seen =
-		n; /* a lower number counts too: a queue that comes back needs the program again */
-	if (n <= backend->interface.n_card_queues)
-		return;
-	follow_add_card_queues(backend, n);
+	if (n > backend->interface.n_card_queues)
+		r = follow_add_card_queues(backend, n);
+	pthread_mutex_lock(&backend->changing);
+	backend->was_behind = backend->was_behind || n > backend->n_card_queues_seen;
+	backend->is_behind = r < 0;
+	backend->n_card_queues_seen = n;
+	pthread_mutex_unlock(&backend->changing);
+}
+
+static bool follow_has_no_program(struct xdp_backend *backend)
+{
+	bool is_away = !xdp_program_is_there(backend->program);
+
+	if (is_away && !backend->told_program)
+		log_message(LOG_WARNING, &(struct log_about){.interface = backend->interface.name},
+		            "interface %s: another process has taken the daemon's XDP program away, and its streams "
+		            "get no packets: restart the daemon (systemctl restart ibvcapd)",
+		            backend->interface.name);
+	backend->told_program = is_away;
+	return is_away;
+}
+
+bool xdp_may_lose_uncounted(struct backend *base)
+{
+	struct xdp_backend *backend = xdp_backend(base);
+	bool may = follow_has_long_mtu(backend);
+
+	pthread_mutex_lock(&backend->changing);
+	may = follow_has_no_program(backend) || may || backend->was_behind || backend->is_behind ||
+	      follow_count_queues(backend) > backend->n_card_queues_seen;
+	backend->was_behind = false;
+	pthread_mutex_unlock(&backend->changing);
+	return may;
 }

@@ -44,6 +44,7 @@ static void moment_load_before(struct ibvcap_rx_moment *moment, const struct rx_
 		entry = (struct ledger_entry){0};
 	moment->before = settled_losses(&entry.before, UINT64_MAX);
 	moment->interface_before = entry.interface_before;
+	moment->interface_uncounted_before = entry.interface_uncounted;
 }
 
 static void moment_load_outages(struct ibvcap_rx_moment *moment, const struct rx_queue *queue)
@@ -59,7 +60,7 @@ static bool moment_load_interface(struct ibvcap_rx_moment *moment, const struct 
 	moment->interface_after = interface.lost;
 	moment->interface_from_ns = interface.from_ns;
 	moment->interface_until_ns = interface.until_ns;
-	moment->interface_uncounted_ns = interface.uncounted_ns;
+	moment->interface_uncounted_after = interface.uncounted;
 	return interface.read_ns >= moment->monotonic_ns;
 }
 
@@ -142,7 +143,10 @@ int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap
 	stream->interface_after = u64_max(stream->interface_after, queue->interface_after);
 	stream->interface_from_ns = u64_max(stream->interface_from_ns, queue->interface_from_ns);
 	stream->interface_until_ns = u64_max(stream->interface_until_ns, queue->interface_until_ns);
-	stream->interface_uncounted_ns = u64_max(stream->interface_uncounted_ns, queue->interface_uncounted_ns);
+	stream->interface_uncounted_before =
+		u64_min(stream->interface_uncounted_before, queue->interface_uncounted_before);
+	stream->interface_uncounted_after =
+		u64_max(stream->interface_uncounted_after, queue->interface_uncounted_after);
 	stream->interface_quiet_ns = u64_min(stream->interface_quiet_ns, queue->interface_quiet_ns);
 	stream->past.least = u64_max(stream->past.least, queue->past.least);
 	stream->past.outages = u64_max(stream->past.outages, queue->past.outages);
@@ -216,7 +220,7 @@ static void moment_settle_by_last(struct ibvcap_rx_moment *moment, const struct 
 	    reattach->last_interface.read_ns >= moment->monotonic_ns) {
 		moment->after = last_losses(queue);
 		moment->interface_after = reattach->last_interface.lost;
-		moment->interface_uncounted_ns = reattach->last_interface.uncounted_ns;
+		moment->interface_uncounted_after = reattach->last_interface.uncounted;
 	} else {
 		moment->state |= RX_MOMENT_UNSETTLED;
 	}
@@ -275,7 +279,7 @@ static bool moment_settle_all(struct ibvcap_rx_moment *moment, const struct ibvc
 	moment->interface_after = sum.interface_after;
 	moment->interface_from_ns = sum.interface_from_ns;
 	moment->interface_until_ns = sum.interface_until_ns;
-	moment->interface_uncounted_ns = sum.interface_uncounted_ns;
+	moment->interface_uncounted_after = sum.interface_uncounted_after;
 	moment->outage_from_ns = sum.outage_from_ns;
 	moment->outage_until_ns = sum.outage_until_ns;
 	moment->is_settled = 1;
@@ -313,6 +317,12 @@ static uint64_t outages_between(const struct ibvcap_rx_moment *from, const struc
 static uint64_t interface_lost_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
 {
 	return from->epochs == until->epochs ? difference(until->interface_after, from->interface_before) : 0;
+}
+
+static bool counts_all_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
+{
+	return from->epochs == until->epochs && until->interface_uncounted_after % 2 == 0 &&
+	       from->interface_uncounted_before == until->interface_uncounted_after;
 }
 
 static bool has_all_queues(const struct ibvcap_rx_moment *moment)
@@ -391,7 +401,7 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 		.failures = difference(until->failures, from->failures),
 		.outages = outages_between(from, until),
 		.unknown = unknown_between(from, until),
-		.interface_counts_all = until->interface_uncounted_ns <= from->monotonic_ns,
+		.interface_counts_all = counts_all_between(from, until),
 		.interface_lost = interface_lost_between(from, until),
 	};
 	int r = sized_struct_check(from, sizeof(*from), "ibvcap_rx_moment");

@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an administrator does to an interface while the xdp backend receives on it."""
+import contextlib
+import ctypes
+import os
+import pathlib
 import re
+import signal
 import socket
+import struct
 import subprocess
+import time
 
 import pytest
 
 import testbed
 from backend_probing import MARKS
+from recordings import accounts
+from testbed import wait_until
 from wires import in_namespace
 
 pytestmark = [*MARKS, pytest.mark.skipif(testbed.BACKEND != "xdp", reason="IBVCAP_TEST_BACKEND=xdp runs it")]
 N_SOCKETS = 16
+PIDFD_GETFD, BPF = 438, {"x86_64": 321, "aarch64": 280}.get(os.uname().machine)  # system calls
+LINK_DETACH = 34  # enum bpf_cmd
 
 
 def set_queues(net, wire, n):
@@ -122,3 +133,58 @@ def test_an_interface_that_is_made_again_is_served_by_the_next_daemon(start_daem
     four.send(four.frame(b"x", 7502))
     publishes(again, 1)
     again.stop_clean()
+
+
+def counts_all(one, record, file, work):
+    """Whether a file knows of all losses while work() is done."""
+    recorder = record(one, "-w", file)
+    work()
+    time.sleep(0.3)
+    recorder.finish(signal.SIGTERM)
+    return accounts(file)[0]["interface_counts_all"]
+
+
+def test_a_file_tells_that_an_added_queue_was_not_served_at_once(daemon, net, four, record, tmp):
+    """The kernel gets the queue's packets until the program runs there, and nothing counts them."""
+    def send_one():
+        four.send(four.frame(b"x", 7502))
+
+    def add_queue():
+        send_one()
+        testbed.run(*net.command(net.rx, "ethtool", "-L", four.interface, "rx", 2))
+        wait_until(lambda: "has 2 receive queues now, and 2 are served" in one.text(), 20, one.text)
+
+    set_mtu(net, four, 1500)
+    four.move_sender()  # so that the other end of the veth is looked at, too
+    one = daemon([testbed.stream(four)], xdp_queues=1)
+    assert counts_all(one, record, tmp / "before.pcapng", send_one)
+    assert not counts_all(one, record, tmp / "a.pcapng", add_queue)
+    time.sleep(3)  # packets may wait in the interface while later ones are lost
+    assert counts_all(one, record, tmp / "after.pcapng", send_one)
+
+
+def detach_program(pid):
+    """As `bpftool link detach` does."""
+    descriptors = []
+    for entry in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it is closed by now
+            if re.search(r"^link_type:\s*xdp$", entry.read_text(), re.M):
+                descriptors.append(int(entry.name))
+    assert len(descriptors) == 1, descriptors
+    process = os.pidfd_open(pid)
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    link = call(PIDFD_GETFD, process, descriptors[0], 0)
+    assert link >= 0 and call(BPF, LINK_DETACH, struct.pack("I", link), 4) == 0, ctypes.get_errno()
+    os.close(link)
+    os.close(process)
+
+
+def test_a_file_tells_that_the_program_was_taken_away(daemon, four, record, tmp):
+    def detach():
+        four.send(four.frame(b"x", 7502))
+        detach_program(one.pid())
+        wait_until(lambda: "has taken the daemon's XDP program away" in one.text(), 20, one.text)
+
+    four.move_sender()
+    one = daemon([testbed.stream(four)])
+    assert not counts_all(one, record, tmp / "a.pcapng", detach)

@@ -14,7 +14,7 @@ import pytest
 import lan_frames
 import testbed
 from ibvcap_tool import ibvcap, why_lines
-from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, recorded, run, send
+from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, recorded, run, send, stop_at_rest
 from slow_kernel import slow_kernel as slow_kernel_of
 from stopped_thread import stopped, threads
 from testbed import BACKEND, in_namespace, wait_until
@@ -308,7 +308,35 @@ def test_a_program_that_drops_packets_for_a_moment_leaves_losses_unknown(daemon,
 
     assert record_counted(one, record, tmp, lambda: send(wire, 300)) == ([*range(300)], True)
     assert record_counted(one, record, tmp, drop) == ([*range(300), *range(310, 610)], False)
+    time.sleep(3)  # packets may wait in the interface while later ones are dropped
     assert record_counted(one, record, tmp, lambda: send(wire, 300)) == ([*range(300)], True)
+
+
+@pytest.mark.skipif(BACKEND != "packet", reason="beside the program of xdp there is no other")
+def test_a_file_knows_what_a_program_dropped_before_the_recorder_came_to_its_rows(daemon, wire, record, tmp):
+    """The rows are older than the recorder, or it stands still: its files have them all the same."""
+    wire.move_sender()
+    one = daemon([testbed.stream(wire)])
+    send(wire, 300)
+    time.sleep(3)
+    behind = record(one, "-w", tmp / "behind.pcapng", "-N", 500)
+    send(wire, 300, 300)
+    stop_at_rest(behind.process)
+    send(wire, 400, 600)
+    with dropping_program(wire, tmp):
+        send(wire, 10, 1000)
+    send(wire, 400, 1010)
+    time.sleep(3)
+    behind.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 30, one.status)
+    behind.finish(signal.SIGTERM)
+    first = record(one, "-w", tmp / "oldest.pcapng", "--oldest", "-c", 1400)
+    first.finish()
+    for file in (tmp / "oldest.pcapng", *sorted(tmp.glob("behind*.pcapng"))):
+        found = sorted(numbers(file))
+        has_hole = found != [*range(found[0], found[-1] + 1)]
+        assert not (has_hole and accounts(file)[0]["interface_counts_all"]), (file, accounts(file))
+    assert not accounts(tmp / "oldest.pcapng")[0]["interface_counts_all"]
 
 
 @needs_kernel

@@ -57,7 +57,7 @@ static struct control_interface port;
 static struct reading matched, out_of_buffer, lost;
 static uint64_t port_counters[INTERFACE_COUNTER_N];
 static const bool counts_all = true;
-static const uint64_t uncounted_ns;
+static const uint64_t n_uncounted;
 static const char *uncounted = "nothing";
 static const struct losses_last last_lost = {.packets = 3, .from_utc_ns = 4, .to_utc_ns = 5};
 static struct control *control;
@@ -160,7 +160,7 @@ static void make_control(void)
 		.matched = &matched,
 		.losses = &ledger,
 		.interface_lost = &lost,
-		.interface_uncounted_ns = &uncounted_ns,
+		.interface_uncounted = &n_uncounted,
 		.n_queues = 1,
 		.queues = {&control_queue},
 	};

@@ -68,7 +68,7 @@ static struct control_queue control_queues[QUEUES];
 static struct control_stream control_stream;
 static struct rx_losses ledger;
 static struct reading matched, interface_lost;
-static const uint64_t uncounted_ns;
+static const uint64_t uncounted;
 static sd_event *event;
 static struct listener listener;
 static struct control *control;
@@ -272,7 +272,7 @@ static void begin(uint32_t n)
 	                                         .matched = &matched,
 	                                         .losses = &ledger,
 	                                         .interface_lost = &interface_lost,
-	                                         .interface_uncounted_ns = &uncounted_ns,
+	                                         .interface_uncounted = &uncounted,
 	                                         .n_queues = n};
 	for (uint32_t i = 0; i < n; i++)
 		make_queue(i);

@@ -118,12 +118,13 @@ void history_read_interface(struct history *history)
 {
 	history->interface_at_ns = history_now_ns;
 	history->interface_read = history->interface_lost;
+	history->programs_read = history->programs;
 }
 
 static void note_interface(struct history *history)
 {
 	rx_losses_note_interface(&history->ledger, history->interface_read, history->interface_at_ns,
-	                         history->interface_at_ns, 0);
+	                         history->interface_at_ns, history->programs_read);
 }
 
 void history_begin(struct history *history)
@@ -240,8 +241,9 @@ void history_hold(struct history *history, uint32_t n, uint32_t n_dropped)
 		struct history_waiting *waiting = &history->waiting[history->n_waiting++];
 		bool is_dropped = (uint32_t)random() % (n + n_dropped) < n_dropped;
 
-		*waiting = (struct history_waiting){(uint32_t)random() % history->n_queues, is_dropped, history_now_ns};
-		history->interface_lost += is_dropped;
+		*waiting = (struct history_waiting){(uint32_t)random() % history->n_queues, is_dropped,
+		                                    history->programs % 2 == 0, history_now_ns};
+		history->interface_lost += is_dropped && waiting->is_counted;
 		*(is_dropped ? &n_dropped : &n) -= 1;
 	}
 }
@@ -256,8 +258,11 @@ void history_let_in(struct history *history)
 		if (!waiting->is_dropped)
 			arrive_at(history, waiting->queue, 0);
 		else
-			note_loss(history, history->is_away ? PLACE_WIRE : PLACE_INTERFACE, waiting->queue,
-			          history->epoch, history->is_away ? UINT64_MAX : device->accepted);
+			note_loss(history,
+			          history->is_away      ? PLACE_WIRE
+			          : waiting->is_counted ? PLACE_INTERFACE
+			                                : PLACE_PROGRAM,
+			          waiting->queue, history->epoch, history->is_away ? UINT64_MAX : device->accepted);
 	}
 	history->n_waiting = 0;
 }

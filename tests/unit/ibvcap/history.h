@@ -21,6 +21,7 @@
 enum history_place {
 	PLACE_WIRE,      /* it did not reach the device, or the daemon was away */
 	PLACE_INTERFACE, /* the interface dropped it, and counted it */
+	PLACE_PROGRAM,   /* a program on the interface dropped it, of which the daemon knows only that it was there */
 	PLACE_DEVICE,    /* it got no row, or one that was not published */
 	PLACE_READER,    /* the reader skipped its row */
 	N_PLACES
@@ -47,6 +48,7 @@ struct history_moment {
 struct history_waiting {
 	uint32_t queue;
 	bool is_dropped;
+	bool is_counted;
 	uint64_t at_ns;
 };
 
@@ -79,6 +81,8 @@ struct history {
 	uint64_t interface_lost;  /* as the interface counts, since the machine was started */
 	uint64_t interface_at_ns; /* when the daemon read it last */
 	uint64_t interface_read;  /* what it read */
+	uint64_t programs;        /* grows when one comes or goes: odd while there is one */
+	uint64_t programs_read;
 	struct history_loss *losses;
 	uint32_t n_losses;
 	struct history_moment moments[HISTORY_MOMENTS_MAX];
@@ -93,7 +97,10 @@ void history_deinit(struct history *history);
 
 /* What can happen. */
 void history_arrive(struct history *history, uint32_t n, uint32_t late_ns);
-/** n packets wait in the interface, and it drops others: history_let_in() has to follow within a second. */
+/**
+ * n packets wait in the interface, and it drops others: history_let_in() has to follow within a second. While there is
+ * a program, that drops them.
+ */
 void history_hold(struct history *history, uint32_t n, uint32_t n_dropped);
 void history_let_in(struct history *history);
 void history_read_interface(struct history *history);

@@ -24,7 +24,7 @@ static struct history history;
 static unsigned seed;
 static bool is_calm; /* no faults, and a worker that keeps up */
 static struct sum {
-	uint64_t intervals, complete, incomplete, not_proven, truly_complete;
+	uint64_t intervals, complete, incomplete, not_proven, truly_complete, counts_all;
 } sums[2]; /* of the others, of calm ones */
 
 /* ---- judging --------------------------------------------------------------------------------------- */
@@ -71,6 +71,11 @@ static void judge(uint32_t first, uint32_t last)
 	verdict = ibvcap_account_verdict(&account);
 	count_missing(from, until, missing);
 	n = missing[PLACE_WIRE] + missing[PLACE_INTERFACE] + missing[PLACE_DEVICE] + missing[PLACE_READER];
+	if (verdict == IBVCAP_VERDICT_COMPLETE)
+		sum->counts_all += account.interface_counts_all;
+	cr_assert(!account.interface_counts_all || account.restarts || account.unknown || !missing[PLACE_PROGRAM],
+	          "seed %u, moments %u to %u: the interface counts all, but a program dropped %lu", seed, first, last,
+	          missing[PLACE_PROGRAM]);
 	sum->intervals++;
 	sum->truly_complete += n == 0;
 	sum->complete += verdict == IBVCAP_VERDICT_COMPLETE;
@@ -165,7 +170,11 @@ static void rest(void)
 /* The interface drops packets behind others that wait in it. All is read, and a file may begin, before these come. */
 static void drop_before_the_flow_rules(void)
 {
+	bool has_program = up_to(5) == 0, stays = up_to(5) == 0;
+
+	history.programs += has_program;
 	history_hold(&history, up_to(40), up_to(3) ? 0 : 1 + up_to(5));
+	history.programs += has_program && !stays;
 	if (up_to(1))
 		return;
 	settle(20000000);
@@ -276,13 +285,14 @@ Test(histories, no_interval_that_lacks_a_packet_is_called_complete, .timeout = 0
 	unlink(path);
 	rmdir(directory);
 	for (unsigned i = 0; i < 2; i++)
-		printf("%s histories: %lu intervals: %lu complete, of %lu without a loss; %lu incomplete, %lu not "
-		       "proven\n",
-		       i ? "calm" : "wild", sums[i].intervals, sums[i].complete, sums[i].truly_complete,
-		       sums[i].incomplete, sums[i].not_proven);
+		printf("%s histories: %lu intervals: %lu complete (%lu also before the flow rules), of %lu without a "
+		       "loss; %lu incomplete, %lu not proven\n",
+		       i ? "calm" : "wild", sums[i].intervals, sums[i].complete, sums[i].counts_all,
+		       sums[i].truly_complete, sums[i].incomplete, sums[i].not_proven);
 	/* A verdict that is never given is none. */
 	cr_expect_gt(sums[1].complete, sums[1].truly_complete * 3 / 4);
 	cr_expect_gt(sums[0].complete, sums[0].truly_complete / 20);
+	cr_expect_gt(sums[0].counts_all, sums[0].complete / 5);
 	cr_expect_gt(sums[0].incomplete, sums[0].intervals / 5);
 	cr_expect_gt(sums[0].not_proven, sums[0].intervals / 5);
 }

@@ -409,7 +409,9 @@ struct ibvcap_rx_moment {
 	uint64_t interface_after;
 	uint64_t interface_from_ns; /* the last ones, UTC */
 	uint64_t interface_until_ns;
-	uint64_t interface_uncounted_ns; /* it may have lost packets uncounted until then, CLOCK_MONOTONIC; 0: none */
+	/* These grow when it may lose packets that nothing counts, and when it counts all again: odd while it may. */
+	uint64_t interface_uncounted_before;
+	uint64_t interface_uncounted_after;
 	uint64_t interface_quiet_ns; /* UTC: it had lost none of the epoch's but interface_before then; 0: not known */
 	struct ibvcap_settled_losses past; /* of earlier epochs: least and outages */
 	struct ibvcap_settled_losses before;
@@ -909,7 +911,7 @@ struct ibvcap_status_interface {
 	uint32_t is_auto;           /* 1: the backend of its streams and channels with backend = "auto" */
 	uint32_t counts_all_losses; /* 1: its driver counts all packets that are lost before the flow rules */
 	uint32_t reserved;
-	char uncounted[16];    /* "nothing", "driver", "other_end", "program": may lose some that nobody counts */
+	char uncounted[16];    /* "nothing", or what may lose some that nobody counts: ibvcap(1) has the words */
 	uint64_t loss_packets; /* that were lost before the flow rules last; 0: none */
 	uint64_t loss_from_ns; /* they were counted after this time, UTC; 0: before the counters' first reading */
 	uint64_t loss_to_ns;

@@ -129,13 +129,13 @@ static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
 #define IBVCAP_LEDGER_ENTRIES 256 /* the newest ones are kept */
 
-#define IBVCAP_LEDGER_WORDS 16
+#define IBVCAP_LEDGER_WORDS 17
 
 /* Words of struct ledger_entry (lib/losses/ledger.h). */
 struct ibvcap_ledger_entry {
 	IBVCAP_ATOMIC(uint64_t) version; /* odd: it is being written */
 	IBVCAP_ATOMIC(uint64_t) words[IBVCAP_LEDGER_WORDS];
-	uint64_t reserved[7];
+	uint64_t reserved[6];
 };
 static_assert(sizeof(struct ibvcap_ledger_entry) == 192, "shared layout");
 
@@ -323,10 +323,10 @@ struct ibvcap_ring {
 	IBVCAP_ATOMIC(uint64_t) interface_lost_until_ns; /* … and before that; stored before interface_lost */
 	IBVCAP_ATOMIC(uint64_t) interface_read_ns;
 	/*
-	 * CLOCK_MONOTONIC: until then the interface may have dropped packets that nothing counted; 0: it has counted
-	 * all in this epoch. Stored before interface_read_ns.
+	 * Grows when the interface may drop packets that nothing counts, and when it counts all again: odd while it
+	 * may. 0: it has counted all in this epoch. Stored before interface_read_ns.
 	 */
-	IBVCAP_ATOMIC(uint64_t) interface_uncounted_ns;
+	IBVCAP_ATOMIC(uint64_t) interface_uncounted;
 
 	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_ledger ledger;
 };
