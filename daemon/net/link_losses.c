@@ -126,13 +126,17 @@ static void device_open(struct link_device *device, const char *name)
 		device->is_complete = strcmp(name, "lo") == 0;
 }
 
-/* A veth whose NAPI has no room lets the sender's end count the packet (drivers/net/veth.c, veth_xmit()). */
-static int device_read_peer(const struct rtnl_link *link, struct mnl_socket *socket, uint64_t *dropped)
+/*
+ * A veth whose NAPI has no room lets the sender's end count the packet (drivers/net/veth.c, veth_xmit()). While that
+ * end cannot be read, its count stays as it was.
+ */
+static int device_read_peer(const struct link_device *device, const struct rtnl_link *link, struct mnl_socket *socket,
+                            uint64_t *dropped)
 {
 	struct rtnl_link other;
 	int r = rtnl_get_other_link(socket, link, &other);
 
-	*dropped = r == 0 ? other.statistics.tx_dropped : 0;
+	*dropped = r == 0 ? other.statistics.tx_dropped : device->last.peer;
 	return r;
 }
 
@@ -157,7 +161,7 @@ static int device_read(struct link_device *device, struct mnl_socket *socket, st
 	                   link.statistics.rx_length_errors,
 	};
 	if (device->is_veth)
-		device->is_complete = device_read_peer(&link, socket, &now->peer) == 0;
+		device->is_complete = device_read_peer(device, &link, socket, &now->peer) == 0;
 	device->is_other_away = device->is_veth && link.is_other_away && !device->is_complete;
 	device->xdp_program = link.xdp_program;
 	return 0;
