@@ -30,6 +30,7 @@ static void print_word(const char *word, const char *text)
 static void print_source(const struct inspect_source *source)
 {
 	char first[REPORT_UTC_BYTES], last[REPORT_UTC_BYTES];
+	struct verdict of_account = {0};
 
 	report_format_utc(source->first_ns, 9, first);
 	report_format_utc(source->last_ns, 9, last);
@@ -52,10 +53,10 @@ static void print_source(const struct inspect_source *source)
 		printf("    %-10s recording %016" PRIx64, "account", source->account.recording);
 		if (source->account.flow != RECORDING_ACCOUNT_NO_FLOW)
 			printf(", flow %d", source->account.flow);
+		verdict_find_accounts(&of_account, &source->account, 1, NULL);
 		printf(", file %" PRIu64 "%s, from packet %" PRIu64 " until %" PRIu64 ": %s\n", source->account.file,
 		       source->account.is_last ? " (the last)" : "", source->account.from.sequence,
-		       source->account.until.sequence,
-		       ibvcap_verdict_word(recording_account_verdict(&source->account)));
+		       source->account.until.sequence, verdict_title(&of_account));
 	}
 	if (!source->has_numbers)
 		return;

@@ -88,7 +88,7 @@ static bool adds_up(const struct inspect_source *source)
 static bool has_doubt(const struct recording_account *account)
 {
 	return account->rx.restarts || account->rx.failures || account->rx.outages || account->rx.abandoned ||
-	       !is_of_one_epoch(account);
+	       account->rx.interface_lost || !is_of_one_epoch(account);
 }
 
 static const char *contradiction_of_account(const struct inspect_source *source)
@@ -105,7 +105,7 @@ static const char *contradiction_of_account(const struct inspect_source *source)
 		return "its account names another number of packets than it has";
 	if (!is_within(source))
 		return "numbers of packets are outside the account";
-	if (!adds_up(source))
+	if (!adds_up(source) || account->rx.no_buffer > account->rx.no_buffer_most)
 		return "the terms of its account do not add up";
 	if (source->n_named > rows_elsewhere(account) - account->sum.other_files - account->sum.filtered)
 		return "gaps between its packets name more packets than its account";

@@ -419,6 +419,10 @@ Test(inspect_verdict, a_file_that_does_not_agree_with_itself_is_damaged)
 	     account->until.sequence = 15);
 	CASE("one more in the terms", FINDING_DAMAGE, "the terms of its account do not add up",
 	     account->sum.skipped = 1);
+	CASE("more losses than at most", FINDING_DAMAGE, "the terms of its account do not add up",
+	     account->rx.no_buffer = 7);
+	CASE("drops of the interface without a doubt", FINDING_DAMAGE,
+	     "its account says complete, and names what leaves losses unknown", account->rx.interface_lost = 7);
 	CASE("the account of another stream", FINDING_DAMAGE, "its account is that of another queue",
 	     strcpy(account->stream, "radar"));
 	CASE("of another queue", FINDING_DAMAGE, "its account is that of another queue", of_queues(recording),
