@@ -112,7 +112,7 @@ def test_all_queues_of_a_stream(daemon, wire, record, tmp):
 
 def losses_of(path):
     """The loss sum that the file has at its end: {term: packets}; it is exact."""
-    found = re.search(r"published (\d+) = (.*); no_buffer", comments(path).rsplit("lidar: ", 1)[1])
+    found = re.search(r"published (\d+) = (.*); not published", comments(path).rsplit("lidar: ", 1)[1])
     terms = {name: int(n) for name, n in re.findall(r"(\w+) (\d+)", found[2])}
     assert int(found[1]) == sum(terms.values()), found[0]
     return terms

@@ -191,6 +191,9 @@ NO_PANEL = {
         "ibvcap_stream_receive_queue_slots", "ibvcap_stream_page_bytes", "ibvcap_channel_slot_bytes",
         "ibvcap_channel_burst_bytes", "ibvcap_channel_arena_slots", "ibvcap_channel_page_bytes",
         "ibvcap_channel_send_queue_slots", "ibvcap_channel_n_destinations", "ibvcap_channel_max_senders"},
+    "of the last loss, which the counters' panels show, and 'ibvcap why' explains": {
+        "ibvcap_interface_loss_packets", "ibvcap_interface_loss_from_timestamp_seconds",
+        "ibvcap_interface_loss_to_timestamp_seconds"},
     "counted for the channel alone": {
         "ibvcap_sender_batches_total", "ibvcap_sender_queue_resets_total", "ibvcap_sender_wakes_total",
         "ibvcap_sender_bad_senders_total", "ibvcap_sender_senders"},
