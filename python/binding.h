@@ -198,7 +198,7 @@ void receiver_release_rows(struct receiver *receiver, const struct ibvcap_rx_bat
 struct member {
 	const char *name;
 	uint16_t offset;
-	char type; /* 'u' uint32_t, 'q' uint64_t, 's' char[] */
+	char type; /* 'u' uint32_t, 'q' uint64_t, 's' char[]; 'Q' uint64_t, 'I' int32_t: None if all bits are 1 */
 };
 /* A row of the table, which has the type of the struct's member. */
 #define MEMBER(of, name) MEMBER_AS(of, name, #name)
@@ -206,6 +206,14 @@ struct member {
 	{                                                                                                   \
 		name, offsetof(struct of, member),                                                        \
 			_Generic(((struct of *)NULL)->member, uint32_t : 'u', uint64_t : 'q', char * : 's') \
+	}
+/* The row of a number that may not be known. */
+#define MEMBER_LACK(of, member, name)                                  \
+	{                                                              \
+		name, offsetof(struct of, member),                     \
+			_Generic(((struct of *)NULL)->member, uint64_t \
+		                 : 'Q', int32_t                        \
+		                 : 'I')                                \
 	}
 PyObject *members_to_dict(const struct member *members, const void *object);
 

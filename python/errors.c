@@ -175,6 +175,7 @@ PyObject *members_to_dict(const struct member *members, const void *object)
 	for (; dict && members->name; members++) {
 		const char *at = (const char *)object + members->offset;
 		uint32_t number;
+		int32_t whole;
 		uint64_t large;
 		PyObject *value;
 
@@ -183,9 +184,13 @@ PyObject *members_to_dict(const struct member *members, const void *object)
 		} else if (members->type == 'u') {
 			memcpy(&number, at, sizeof(number));
 			value = PyLong_FromUnsignedLong(number);
+		} else if (members->type == 'I') {
+			memcpy(&whole, at, sizeof(whole));
+			value = whole == -1 ? Py_NewRef(Py_None) : PyLong_FromLong(whole);
 		} else {
 			memcpy(&large, at, sizeof(large));
-			value = PyLong_FromUnsignedLongLong(large);
+			value = members->type == 'Q' && large == IBVCAP_NOT_KNOWN ? Py_NewRef(Py_None)
+			                                                          : PyLong_FromUnsignedLongLong(large);
 		}
 		if (!value || PyDict_SetItemString(dict, members->name, value) < 0)
 			Py_CLEAR(dict);

@@ -176,16 +176,35 @@ static PyObject *receiver_take(PyObject *object, PyObject *timeout)
 /* ---- what is known ------------------------------------------------------------------------------- */
 
 #define INFO(name)  MEMBER(ibvcap_rx_info, name)
+#define LACK(name)  MEMBER_LACK(ibvcap_rx_info, name, #name)
 #define COUNT(name) MEMBER(ibvcap_rx_counts, name)
 
 static const struct member info_members[] = {
-	INFO(stream),          INFO(epoch),        INFO(queue),
-	INFO(n_queues),        INFO(slot_bytes),   INFO(slots_per_block),
-	INFO(history_blocks),  INFO(lease_blocks), INFO(policy),
-	INFO(clock_source),    INFO(n_attached),   INFO(clock_error_ns),
-	INFO(attach_sequence), INFO(attach_back),  INFO(row_stride),
-	INFO(header_stride),   INFO(header_bytes), INFO(application_header_bytes),
-	INFO(flags),           INFO(disconnected), INFO(failed_queues),
+	INFO(stream),
+	INFO(epoch),
+	INFO(queue),
+	INFO(n_queues),
+	INFO(slot_bytes),
+	INFO(slots_per_block),
+	INFO(history_blocks),
+	INFO(lease_blocks),
+	INFO(policy),
+	INFO(clock_source),
+	INFO(n_attached),
+	LACK(clock_error_ns),
+	INFO(attach_sequence),
+	INFO(attach_back),
+	INFO(row_stride),
+	INFO(header_stride),
+	INFO(header_bytes),
+	INFO(application_header_bytes),
+	INFO(flags),
+	INFO(disconnected),
+	INFO(failed_queues),
+	INFO(system_clock),
+	LACK(tai_offset_s),
+	LACK(clock_delay_ns),
+	LACK(system_clock_error_ns),
 	{NULL, 0, 0},
 };
 

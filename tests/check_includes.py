@@ -100,7 +100,8 @@ MAY_INCLUDE = {
     "tools/common": [API],
     "tools/status": [API, "lib/status", "lib/view", "tools/arrivals", "tools/common", "tools/groups"],
     "tools/send": [API, "lib/recording/capture.h", "tools/common"],
-    "tools/receive": [API, "lib/recording/verdict.h", "tools/common", "tools/send/pattern.h", "tools/status"],
+    "tools/receive": [API, "lib/json", "lib/recording/verdict.h", "tools/common", "tools/send/pattern.h",
+                      "tools/status"],
     "tools/reconfigure": [API, "tools/common"],
     "tools/record": [API, "lib/recording", "tools/common", "tools/status"],
     "tools/inspect": [API, "lib/json", "lib/recording", "tools/common"],
@@ -111,8 +112,9 @@ MAY_INCLUDE = {
                      "lib/recording/packet_filter.h", "tools/send", "tools/status",
                      "daemon/config/config.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
-    "tools/doctor": ["daemon/base", "daemon/config", "daemon/flow", "daemon/memory/geometry.h",
-                     "daemon/backend/choice", "daemon/net", "lib/json", "tools/common", "tools/groups", API],
+    "tools/doctor": ["daemon/base", "daemon/clock/system_clock.h", "daemon/config", "daemon/flow",
+                     "daemon/memory/geometry.h", "daemon/backend/choice", "daemon/net", "lib/json",
+                     "tools/common", "tools/groups", API],
 }
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {

@@ -88,6 +88,7 @@ static int append_queue(struct reply *reply, struct rx_endpoint *endpoint, const
 	const struct control_stream *stream = endpoint->stream;
 	const struct ibvcap_ring *shared = endpoint->queue->ring->ring;
 	const struct losses_last *loss = &stream->losses->sum.last;
+	const struct status_clock clock = ring_load_clock(shared);
 	uint64_t counters[STREAM_COUNTER_N] = {0};
 	struct ibvcap_status_stream part = {
 		.size = sizeof(part),
@@ -110,7 +111,7 @@ static int append_queue(struct reply *reply, struct rx_endpoint *endpoint, const
 		.n_counters = STREAM_COUNTER_N,
 	};
 
-	part.clock_source = ring_load_clock(shared, &part.clock_error_ns);
+	STATUS_CLOCK_COPY(&part, &clock);
 	reply_copy_text(part.name, sizeof(part.name), stream->config->name);
 	reply_copy_text(part.interface, sizeof(part.interface), stream->config->interface);
 	reply_copy_text(part.device, sizeof(part.device), stream->device);

@@ -2,7 +2,7 @@
 /*
  * Network interfaces as the kernel knows them: their state, their statistics, and multicast memberships, which the
  * daemon holds through ordinary sockets so that the kernel sends IGMP and MLD reports. Declares driver.c, membership.c,
- * net_address.c, net_interface.c, precision_clock.c, rdma_link.c, rtnl.c, xdp_features.c.
+ * net_address.c, net_interface.c, precision_clock.c, rdma_link.c, rtnl.c, stamp_delay.c, xdp_features.c.
  */
 #ifndef DAEMON_NET_NET_H
 #define DAEMON_NET_NET_H
@@ -52,6 +52,13 @@ int net_sum_statistics(const char *interface, const char *const patterns[], uint
 
 /** Is the feature (ethtool -k) on? Blocks until the driver answers. */
 bool net_has_feature(const char *interface, const char *name);
+
+/**
+ * By how much the settings of the interface let the kernel's timestamp of a packet be behind its arrival at the card,
+ * in ns. Not a bound, because the kernel may be busy. UINT64_MAX: the driver does not say, or adapts it to the traffic.
+ * Blocks until the driver answers.
+ */
+uint64_t net_stamp_delay_ns(const char *interface);
 
 /** Packets that the port dropped before steering: mlx5's rx_discards_phy. -ENOTSUP: the driver has no such count. */
 int net_port_discards(const char *interface, uint64_t *discards);

@@ -112,6 +112,7 @@ void interface_renew_clock(struct interface *interface)
 {
 	int r;
 
+	system_clock_read(&interface->system_clock);
 	if (!interface->has_clock || interface->lost_clock)
 		return;
 	r = interface_take_clock_pair(interface, CLOCK_PATIENCE_NS << interface->n_clock_misses);
@@ -184,8 +185,8 @@ int interface_open(struct interface *interface, struct failure *failure)
 	clock_fit_init(&interface->fit, interface->capabilities.clock_hz, interface->capabilities.clock_mask);
 	interface->fit.can_step = interface->capabilities.clock_can_step;
 	/* A line needs two readings, and the first packets need a line. */
-	if (interface_take_clock_pair(interface, CLOCK_OPEN_PATIENCE_NS) == 0)
-		interface_renew_clock(interface);
+	interface_take_clock_pair(interface, CLOCK_OPEN_PATIENCE_NS);
+	interface_renew_clock(interface);
 	r = interface_init_readings(interface);
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "interface %s: out of memory", interface->name);

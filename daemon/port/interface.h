@@ -19,6 +19,7 @@
 #include "daemon/base/loss_span.h"
 #include "daemon/base/reading.h"
 #include "daemon/clock/clock.h"
+#include "daemon/clock/system_clock.h"
 #include "daemon/control/control.h"
 #include "daemon/net/link_losses.h"
 #include "daemon/net/link_watch.h"
@@ -49,6 +50,7 @@ struct interface_kernel {
 	uint32_t xdp_program;
 	struct net_interface net;
 	int net_result;
+	uint64_t stamp_delay_ns; /* net_stamp_delay_ns() */
 };
 
 /* Packets that were lost before the flow rules. */
@@ -115,6 +117,8 @@ struct interface {
 	bool lost_clock;       /* the device's clock has gone, and the line serves for none of its readings */
 	struct clock_fit fit;
 	struct clock_line line;
+	struct system_clock system_clock;
+	uint64_t stamp_delay_ns;       /* of the kernel's timestamps: net_stamp_delay_ns() */
 	uint32_t n_clock_misses;       /* the last readings of the clock gave no pair */
 	struct control_interface port; /* as control sees it */
 	bool in_control;
@@ -188,8 +192,8 @@ void interface_abandon(struct interface *interface);
 void interface_end_readings(struct interface *interface, uint64_t wait_us);
 
 /**
- * Read the clock again and renew line; its error bound grows if it cannot be read. No effect without has_clock. Not a
- * command.
+ * Read the system's clock's state, and the device's clock again, and renew line; its error bound grows if it cannot be
+ * read. No effect on the line without has_clock. Not a command.
  */
 void interface_renew_clock(struct interface *interface);
 

@@ -191,6 +191,7 @@ static int interface_read_kernel(void *context, uint64_t *lost)
 		kernel->net_result = net_interface_read(kernel->name, &kernel->net, NULL);
 		if (kernel->net_result < 0)
 			atomic_store(&kernel->is_net_due, true);
+		kernel->stamp_delay_ns = kernel->links ? net_stamp_delay_ns(kernel->name) : UINT64_MAX;
 	}
 	interface_read_discards(kernel);
 	r = kernel->links ? link_losses_read(kernel->links) : 0;
@@ -221,6 +222,7 @@ static void interface_take_kernel(void *context)
 	struct interface *interface = kernel->interface;
 
 	interface_take_counters(interface);
+	interface->stamp_delay_ns = kernel->stamp_delay_ns;
 	if (interface->in_control && interface->daemon->control)
 		control_note_interface(interface->daemon->control, &kernel->lost);
 	if (kernel->lost.tried_ns < interface->deleted_ns) /* another reading follows */

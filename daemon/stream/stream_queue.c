@@ -194,6 +194,23 @@ void stream_queue_release(struct stream_queue *queue)
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
+/* Of stamps that the worker takes of CLOCK_REALTIME: they are later than their packets, nobody knows how much. */
+static struct status_clock stream_system_clock(const struct interface *interface)
+{
+	const struct system_clock *system = &interface->system_clock;
+
+	return (struct status_clock){
+		.clock_source = IBVCAP_CLOCK_SOURCE_SOFTWARE,
+		.system_clock = !system->is_known         ? IBVCAP_SYSTEM_CLOCK_UNKNOWN
+	                        : system->is_synchronised ? IBVCAP_SYSTEM_CLOCK_SYNCHRONISED
+	                                                  : IBVCAP_SYSTEM_CLOCK_UNSYNCHRONISED,
+		.clock_error_ns = IBVCAP_NOT_KNOWN,
+		.clock_delay_ns = IBVCAP_NOT_KNOWN,
+		.system_clock_error_ns = system->is_synchronised ? system->max_error_us * 1000 : IBVCAP_NOT_KNOWN,
+		.tai_offset_s = system->tai_offset_s > 0 ? system->tai_offset_s : -1,
+	};
+}
+
 static enum ibvcap_clock_source stream_clock_source(const struct interface *interface)
 {
 	const struct backend_capabilities *device = &interface->capabilities;
@@ -208,9 +225,10 @@ void stream_queue_set_clock(struct stream_queue *queue)
 	const struct interface *interface = queue->stream->interface;
 	struct mail mail = {.type = MAIL_CLOCK, .clock = interface->line};
 	uint64_t error_ns = mail.clock.error_ns, before_ns = queue->clock_error_ns;
+	struct status_clock clock = stream_system_clock(interface);
 
 	if (!queue->stream->device_timestamps) {
-		daemon_store_clock(queue->ring.ring, IBVCAP_CLOCK_SOURCE_SOFTWARE, 0);
+		daemon_store_clock(queue->ring.ring, &clock);
 		return;
 	}
 	/*
@@ -219,8 +237,12 @@ void stream_queue_set_clock(struct stream_queue *queue)
 	 */
 	if (mailbox_send(queue->worker->inbox, &mail) == 0)
 		queue->clock_error_ns = error_ns;
-	daemon_store_clock(queue->ring.ring, stream_clock_source(interface),
-	                   error_ns > before_ns ? error_ns : before_ns);
+	clock.clock_source = stream_clock_source(interface);
+	if (clock.clock_source == IBVCAP_CLOCK_SOURCE_DEVICE)
+		clock.clock_error_ns = error_ns > before_ns ? error_ns : before_ns;
+	if (clock.clock_source == IBVCAP_CLOCK_SOURCE_KERNEL)
+		clock.clock_delay_ns = interface->stamp_delay_ns;
+	daemon_store_clock(queue->ring.ring, &clock);
 }
 
 /* The queues of one stream are for several CPUs. NULL: a thread of its own. */

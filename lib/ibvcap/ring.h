@@ -22,6 +22,8 @@
 #ifndef IBVCAP_RING_H
 #define IBVCAP_RING_H
 
+#include "lib/status/clock.h"
+
 #include <ibvcap/layout.h>
 
 #include <stdbool.h>
@@ -364,17 +366,27 @@ static inline uint32_t consumer_load_policy(const struct ibvcap_consumer_state *
 	return atomic_load_explicit(&state->policy, memory_order_acquire);
 }
 
-static inline void daemon_store_clock(struct ibvcap_ring *ring, enum ibvcap_clock_source source, uint64_t error_ns)
+static inline void daemon_store_clock(struct ibvcap_ring *ring, const struct status_clock *clock)
 {
-	atomic_store_explicit(&ring->clock_error_ns, error_ns, memory_order_relaxed);
-	atomic_store_explicit(&ring->clock_source, (uint32_t)source, memory_order_relaxed);
+	atomic_store_explicit(&ring->clock_error_ns, clock->clock_error_ns, memory_order_relaxed);
+	atomic_store_explicit(&ring->clock_delay_ns, clock->clock_delay_ns, memory_order_relaxed);
+	atomic_store_explicit(&ring->system_clock_error_ns, clock->system_clock_error_ns, memory_order_relaxed);
+	atomic_store_explicit(&ring->tai_offset_s, clock->tai_offset_s, memory_order_relaxed);
+	atomic_store_explicit(&ring->system_clock, (uint32_t)clock->system_clock, memory_order_relaxed);
+	atomic_store_explicit(&ring->clock_source, (uint32_t)clock->clock_source, memory_order_relaxed);
 }
 
-/** Partner: daemon_store_clock(). Source and bound may come from two different renewals. */
-static inline enum ibvcap_clock_source ring_load_clock(const struct ibvcap_ring *ring, uint64_t *error_ns)
+/** Partner: daemon_store_clock(). The words may come from two different renewals. */
+static inline struct status_clock ring_load_clock(const struct ibvcap_ring *ring)
 {
-	*error_ns = atomic_load_explicit(&ring->clock_error_ns, memory_order_relaxed);
-	return (enum ibvcap_clock_source)atomic_load_explicit(&ring->clock_source, memory_order_relaxed);
+	return (struct status_clock){
+		.clock_source = atomic_load_explicit(&ring->clock_source, memory_order_relaxed),
+		.system_clock = atomic_load_explicit(&ring->system_clock, memory_order_relaxed),
+		.clock_error_ns = atomic_load_explicit(&ring->clock_error_ns, memory_order_relaxed),
+		.clock_delay_ns = atomic_load_explicit(&ring->clock_delay_ns, memory_order_relaxed),
+		.system_clock_error_ns = atomic_load_explicit(&ring->system_clock_error_ns, memory_order_relaxed),
+		.tai_offset_s = atomic_load_explicit(&ring->tai_offset_s, memory_order_relaxed),
+	};
 }
 
 /* ---- counters: one writer each, so load + store instead of a locked add --------------------------- */

@@ -45,6 +45,12 @@ const char *const status_clock_words[] = {
 	[IBVCAP_CLOCK_SOURCE_KERNEL] = "kernel",
 	NULL,
 };
+const char *const status_system_clock_words[] = {
+	[IBVCAP_SYSTEM_CLOCK_UNKNOWN] = "unknown",
+	[IBVCAP_SYSTEM_CLOCK_SYNCHRONISED] = "synchronised",
+	[IBVCAP_SYSTEM_CLOCK_UNSYNCHRONISED] = "unsynchronised",
+	NULL,
+};
 static const struct status_field stream_fields[] = {
 	FIELD(name, TEXT, LABEL, NULL, "The stream's name; a stream with several queues has an entry for each"),
 	FIELD(interface, TEXT, LABEL, NULL, "The kernel's name of the interface"),
@@ -61,10 +67,28 @@ static const struct status_field stream_fields[] = {
               "Blocks that are kept for late readers: a lossy consumer that is so many blocks behind begins to skip"),
 	FIELD(receive_queue_slots, U32, LEVEL, NULL, "Rows of the card's receive queue"),
 	FIELD(page_bytes, U32, LEVEL, "bytes", "The size of the pages of the ring"),
-	FIELD(clock_source, WORD, LABEL, NULL, "The clock of the packets' times: none, software, device or kernel",
+	FIELD(clock_source, WORD, LABEL, NULL,
+              "What stamps the packets: device: the card, when it receives one; kernel: the kernel, when it takes one "
+              "from the driver; software: the worker, when it polls one; none",
               .words = status_clock_words),
 	FIELD(clock_error_ns, U64, LEVEL, "ns",
-              "The bound of the error of the packets' times against the clock of this machine"),
+              "The bound of the error of the packets' times against the clock of this machine; not known of the "
+              "kernel's and the worker's stamps, which are later than the packets",
+              .may_lack = true),
+	FIELD(clock_delay_ns, U64, LEVEL, "ns",
+              "How late the settings of the interface let the kernel's stamps be: rx-usecs of ethtool -c, and "
+              "gro_flush_timeout, twice with napi_defer_hard_irqs; a hint, since nothing bounds it; not known of the "
+              "other stamps, and if the driver adapts rx-usecs or does not say it",
+              .may_lack = true),
+	FIELD(system_clock, WORD, LABEL, NULL,
+              "Whether a program keeps the clock of this machine right, as adjtimex(2) has it: synchronised, "
+              "unsynchronised, or unknown, since the daemon may not ask",
+              .words = status_system_clock_words),
+	FIELD(system_clock_error_ns, U64, LEVEL, "ns",
+              "The maximum error of that clock, as that program estimates it; not known without such a program",
+              .may_lack = true),
+	FIELD(tai_offset_s, I32, LEVEL, "s", "TAI - UTC, as the kernel has it; not known if no program told it",
+              .may_lack = true),
 	FIELD(loss_packets, U64, LEVEL, "packets",
               "The packets of the last loss for want of a free row that the ring still records; 0: it records none"),
 	FIELD(loss_from_ns, U64, TIME, "ns", "That loss happened after this time; 0: before the first reading"),

@@ -33,11 +33,12 @@ enum status_kind {
 /* A field of a part, or a counter, which has no place in the struct. */
 struct status_field {
 	const char *name; /* also the JSON key */
-	const char *unit; /* "packets", "bytes", "ns", "ms", "bps"; NULL: none */
+	const char *unit; /* "packets", "bytes", "ns", "ms", "s", "bps"; NULL: none */
 	const char *help; /* a sentence or two without the full stop at the end */
 	enum status_kind kind;
 	bool is_shared;   /* a stream's, and the same in the entries of all its queues */
 	bool is_optional; /* shown only if it is above 0, or not empty */
+	bool may_lack;    /* a number that may not be known, which all bits 1 say: null in JSON, no metric */
 	bool is_hidden;   /* no view shows it: reserved, counted by the library, or known by the place of the part */
 	/* For a field: */
 	enum status_type type;
@@ -90,8 +91,9 @@ bool status_is_sound(uint32_t kind, const void *part, size_t bytes);
 
 /** The word of a value; "unknown": there is none. */
 const char *status_word(const char *const *words, uint64_t value);
-extern const char *const status_clock_words[];  /* of enum ibvcap_clock_source */
-extern const char *const status_policy_words[]; /* of enum ibvcap_policy */
+extern const char *const status_clock_words[];        /* of enum ibvcap_clock_source */
+extern const char *const status_system_clock_words[]; /* of enum ibvcap_system_clock */
+extern const char *const status_policy_words[];       /* of enum ibvcap_policy */
 
 struct ibvcap_counter;
 /** The counters of a part, NULL and 0 if the part has none. */
@@ -100,7 +102,7 @@ const struct ibvcap_counter *status_counters(const struct status_part *known, co
 /** Does a view of the part show the field? */
 bool status_is_shown(const struct status_field *field, const void *part);
 
-/** The number in a field that is no text. */
+/** The number in a field that is no text; IBVCAP_NOT_KNOWN, if the field may_lack and the daemon does not know it. */
 uint64_t status_number(const struct status_field *field, const void *part);
 
 #endif

@@ -2,6 +2,7 @@
 /* Copies the parts of a status into arrays, and makes JSON of them as the table of a status has it. */
 #include "lib/view/view.h"
 
+#include "lib/json/known_to_json.h"
 #include "lib/json/text_to_json.h"
 
 #include <errno.h>
@@ -96,7 +97,7 @@ static json_t *field_to_json(const struct status_field *field, const void *part)
 	case STATUS_WORD:
 		return json_string(status_word(field->words, number));
 	default:
-		return json_integer((json_int_t)number);
+		return field->may_lack ? known_to_json(number) : json_integer((json_int_t)number);
 	}
 }
 

@@ -43,7 +43,7 @@ INTERFACE_COUNTERS = ["out_of_buffer", "port_discards", "card_dropped", "damaged
 HEADER = struct.Struct("=IHHII")
 PART_BODY = struct.Struct("=II")
 # Structs of ibvcap.h: the size, and the members behind it.
-STREAM_BODY = struct.Struct("@N64s16s64s16s16sQIIIIIIIIQQQQPIIiIQI")
+STREAM_BODY = struct.Struct("@N64s16s64s16s16sQIIIIIIIIQQQQPIIiIQIIQQi")
 FLOW_BODY = struct.Struct("@N64sIi48s48sHHI256s")
 CONSUMER_BODY = struct.Struct("@N64sIIiIPII32s")
 CHANNEL_BODY = struct.Struct("@N64s16s64s16s16sQQIIIIIIIIPI")
@@ -88,7 +88,8 @@ def decode_part(kind, part):
                 "n_blocks": f[10], "history_blocks": f[11], "receive_queue_slots": f[12], "page_bytes": f[13],
                 "clock_source": f[14], "clock_error_ns": f[15], "loss_packets": f[16], "loss_from_ns": f[17],
                 "loss_to_ns": f[18], **counters(STREAM_COUNTERS, f[20], part), "reading_age_ms": f[21],
-                "stall_pid": f[22], "stall_uid": f[23], "stall_until_ns": f[24], "n_queues": f[25]}
+                "stall_pid": f[22], "stall_uid": f[23], "stall_until_ns": f[24], "n_queues": f[25],
+                "system_clock": f[26], "clock_delay_ns": f[27], "system_clock_error_ns": f[28], "tai_offset_s": f[29]}
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack_from(part)
         return {"stream": text(f[1]), "queue": f[2], "policy": f[3], "pid": f[4], "uid": f[5],

@@ -9,7 +9,7 @@
 /* Between UTC and TAI since 2017 (IERS Bulletin C). */
 #define TAI_S 37
 
-static void check_system_clock(const struct doctor_clock *clock, struct findings *findings)
+static void check_system_clock(const struct system_clock *clock, struct findings *findings)
 {
 	struct finding *finding;
 

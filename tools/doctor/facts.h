@@ -7,6 +7,7 @@
 #define TOOLS_DOCTOR_FACTS_H
 
 #include "daemon/backend/choice/choice.h"
+#include "daemon/clock/system_clock.h"
 #include "daemon/config/config.h"
 #include "daemon/net/net.h"
 
@@ -144,13 +145,6 @@ struct doctor_cpus {
 	unsigned int latency_limit_us;
 };
 
-struct doctor_clock {
-	bool is_known;
-	bool is_synchronised;
-	uint64_t max_error_us;
-	int tai_offset_s; /* 0: unknown to the kernel */
-};
-
 /* A process, not an ibvcapd, that maps segments of rings or senders' arenas, or has descriptors of them. */
 struct doctor_holder {
 	pid_t pid;
@@ -196,7 +190,7 @@ struct doctor_facts {
 	struct doctor_process process;
 	struct doctor_limits limits;
 	struct doctor_cpus cpus;
-	struct doctor_clock clock;
+	struct system_clock clock;
 	const char *config_file;
 	struct config *config;         /* NULL: the daemon would refuse the file, */
 	struct failure config_failure; /* … with this error */

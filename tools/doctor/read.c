@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/timex.h>
 #include <sys/wait.h>
 
 #define VENDOR_MELLANOX "0x15b3"
@@ -152,18 +151,6 @@ void doctor_read(const char *root, struct doctor_facts *facts)
 	read_interfaces(root, facts);
 }
 
-static void ask_system_clock(struct doctor_clock *clock)
-{
-	struct timex now = {.modes = 0};
-
-	if (adjtimex(&now) < 0)
-		return;
-	clock->is_known = true;
-	clock->is_synchronised = !(now.status & STA_UNSYNC);
-	clock->max_error_us = (uint64_t)now.maxerror;
-	clock->tai_offset_s = now.tai;
-}
-
 /* As the service's start would, with the program beside this one in the build directory, or the installed one. */
 static void try_config(struct doctor_facts *facts)
 {
@@ -198,7 +185,7 @@ void doctor_ask(struct doctor_facts *facts)
 	ask_service(&facts->process);
 	if (facts->process.kind == DOCTOR_SERVICE)
 		read_limits("", &facts->process, &facts->limits);
-	ask_system_clock(&facts->clock);
+	system_clock_read(&facts->clock);
 	try_config(facts);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		ask_interface(&facts->interfaces[i]);

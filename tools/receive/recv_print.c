@@ -2,6 +2,7 @@
 /* The lines and the JSON that `ibvcap recv` prints. */
 #include "tools/receive/recv.h"
 
+#include "lib/json/known_to_json.h"
 #include "tools/common/report.h"
 #include "tools/common/terminal.h"
 #include "tools/send/pattern.h"
@@ -146,10 +147,10 @@ static const struct {
 static json_t *latency_to_json(const struct recv_summary *summary)
 {
 	const struct latency *latency = summary->latency;
-	json_t *all = json_pack("{s:I, s:I, s:I, s:s, s:I}", "packets", (json_int_t)latency->packets, "early",
+	json_t *all = json_pack("{s:I, s:I, s:I, s:s, s:o}", "packets", (json_int_t)latency->packets, "early",
 	                        (json_int_t)latency->early, "early_max_ns", (json_int_t)latency->early_max_ns,
 	                        "clock_source", status_word(status_clock_words, summary->info.clock_source),
-	                        "clock_error_ns", (json_int_t)summary->info.clock_error_ns);
+	                        "clock_error_ns", known_to_json(summary->info.clock_error_ns));
 
 	for (unsigned i = 0; i < N_LATENCY_SHARES; i++) {
 		uint64_t ns = latency_permille_ns(latency, latency_shares[i].permille);
@@ -339,14 +340,15 @@ void recv_print_summary(const struct recv_summary *summary)
 		recv_print_pattern(summary->pattern);
 	if (summary->latency) {
 		const struct latency *latency = summary->latency;
+		char clock_text[STATUS_CLOCK_BYTES];
+		struct status_clock clock;
 
 		printf("latency of %" PRIu64 " packets:", latency->packets);
 		for (unsigned i = 0; latency->packets && i < N_LATENCY_SHARES; i++)
 			printf(" %s %.1f us", latency_shares[i].name,
 			       (double)latency_permille_ns(latency, latency_shares[i].permille) * 1e-3);
-		printf(", from the timestamp (%s) until recv had the packet; a timestamp is right within %.3f us\n",
-		       status_word(status_clock_words, summary->info.clock_source),
-		       (double)summary->info.clock_error_ns * 1e-3);
+		STATUS_CLOCK_COPY(&clock, &summary->info);
+		printf(", from the timestamp until recv had the packet; %s\n", status_clock_text(&clock, clock_text));
 		if (latency->early)
 			printf("%" PRIu64
 			       " packets had a timestamp up to %.3f us later than the time when recv had them\n",

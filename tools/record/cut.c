@@ -34,11 +34,9 @@ static bool must_be_read(const struct source *source)
 /* The moment is behind ns, a time of which a packet has come, and behind all that have passed by the clock. */
 static void take_edge(struct source *source, uint64_t ns)
 {
-	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	uint64_t now_ns = time_utc_ns();
 
-	ibvcap_rx_info(source->rx, &info);
-	source->edge_ns = u64_max(ns, now_ns - u64_min(info.clock_error_ns, now_ns));
+	source->edge_ns = u64_max(ns, now_ns - u64_min(source_clock_error_ns(source), now_ns));
 	source_take_moment(source, &source->edge);
 }
 

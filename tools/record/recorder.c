@@ -285,12 +285,8 @@ static uint64_t choose_end(const struct recorder *recorder)
 {
 	uint64_t error_ns = 0, end_ns = time_utc_ns();
 
-	for (unsigned i = 0; i < recorder->n_sources; i++) {
-		struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
-
-		ibvcap_rx_info(recorder->sources[i].rx, &info);
-		error_ns = u64_max(error_ns, u64_min(info.clock_error_ns, CLOCK_NS_MAX));
-	}
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		error_ns = u64_max(error_ns, u64_min(source_clock_error_ns(&recorder->sources[i]), CLOCK_NS_MAX));
 	nanosleep(&(struct timespec){.tv_nsec = (long)(2 * error_ns)}, NULL);
 	return end_ns + error_ns;
 }

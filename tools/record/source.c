@@ -4,7 +4,6 @@
 
 #include "lib/base/time.h"
 #include "lib/recording/account_json.h"
-#include "tools/status/status_view.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -125,19 +124,28 @@ void source_tell_away(struct source *source)
 	source->away_told = info.disconnected;
 }
 
+/* The kernel's and the worker's stamps are CLOCK_REALTIME: none is later than a later reading of that clock. */
+uint64_t source_clock_error_ns(const struct source *source)
+{
+	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
+
+	ibvcap_rx_info(source->rx, &info);
+	return info.clock_error_ns == IBVCAP_NOT_KNOWN ? 0 : info.clock_error_ns;
+}
+
 /* ---- description --------------------------------------------------------------------------------- */
 
 void source_describe_again(struct source *source, const struct record_options *options)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	struct ibvcap_sequence sequence = options->own_sequence;
+	char clock_text[STATUS_CLOCK_BYTES];
+	struct status_clock clock;
 
 	ibvcap_rx_info(source->rx, &info);
-	snprintf(source->clock, sizeof(source->clock),
-	         "clock %s, right within %" PRIu64 " ns of this host's UTC; epoch %016" PRIx64
-	         ", first packet %" PRIu64,
-	         status_word(status_clock_words, info.clock_source), info.clock_error_ns, info.epoch,
-	         info.attach_sequence);
+	STATUS_CLOCK_COPY(&clock, &info);
+	snprintf(source->clock, sizeof(source->clock), "%s; epoch %016" PRIx64 ", first packet %" PRIu64,
+	         status_clock_text(&clock, clock_text), info.epoch, info.attach_sequence);
 	json_decref(source->sequence);
 	source->sequence = NULL;
 	if (sequence.bytes || ibvcap_rx_sequence(source->rx, &sequence) > 0)

@@ -5,6 +5,7 @@
 
 #include "tools/record/losses.h"
 #include "tools/record/record.h"
+#include "tools/status/status_view.h"
 
 #include <jansson.h>
 
@@ -35,7 +36,7 @@ struct source {
 	char device[80];    /* the backend's device; empty: none */
 	char flows[1000];   /* the flow rules, as far as they fit */
 	const char *filter; /* that the recording has; NULL: none */
-	char clock[160];
+	char clock[STATUS_CLOCK_BYTES + 80];
 	json_t *sequence; /* where the packets have their own number; NULL: the configuration does not say */
 	bool is_lossless;
 	bool failure_told; /* the device's queue has failed */
@@ -83,6 +84,9 @@ void source_tell_changes(struct source *source);
 
 /** Say on standard error that the daemon has ended, once for each search for its next run. */
 void source_tell_away(struct source *source);
+
+/** By how much the timestamp of a row may be before or after CLOCK_REALTIME as it was when the row was stamped. */
+uint64_t source_clock_error_ns(const struct source *source);
 
 /**
  * Ask again for the clock, whose error changes, and for the sequence, which another run of the daemon may change. The

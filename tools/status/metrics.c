@@ -13,7 +13,7 @@
 #define NS_PER_S UINT64_C(1000000000)
 #define MS_PER_S UINT64_C(1000)
 
-#define LABELS_MAX 5
+#define LABELS_MAX 6
 
 /* Names of fields in the table of the part, and of labels; but the field "name" is the label "stream" of a stream. */
 static const struct labelling {
@@ -22,7 +22,9 @@ static const struct labelling {
 	const char *facts[LABELS_MAX + 1]; /* on ibvcap_PART_info alone, since they change */
 } labellings[STATUS_N_PARTS] = {
 	[STATUS_DAEMON] = {"daemon", .facts = {"version"}},
-	[STATUS_STREAM] = {"stream", {"name", "queue"}, {"interface", "device", "backend", "state", "clock_source"}},
+	[STATUS_STREAM] = {"stream",
+                           {"name", "queue"},
+                           {"interface", "device", "backend", "state", "clock_source", "system_clock"}},
 	[STATUS_CONSUMER] = {"consumer", {"stream", "queue", "pid", "uid"}, {"policy", "group"}},
 	[STATUS_CHANNEL] = {"channel", {"name"}, {"interface", "device", "backend", "state"}},
 	[STATUS_SENDER] = {"sender", {"channel", "pid", "uid"}, .facts = {NULL}},
@@ -143,7 +145,8 @@ static void print_head(FILE *to, enum metrics_format format, const char *name, c
 
 static const char *metric_unit(const struct status_field *field)
 {
-	static const char *const units[][2] = {{"ns", "seconds"}, {"ms", "seconds"}, {"bps", "bytes_per_second"}};
+	static const char *const units[][2] = {
+		{"ns", "seconds"}, {"ms", "seconds"}, {"s", "seconds"}, {"bps", "bytes_per_second"}};
 
 	for (unsigned i = 0; field->unit && i < sizeof(units) / sizeof(units[0]); i++)
 		if (strcmp(field->unit, units[i][0]) == 0)
@@ -178,7 +181,7 @@ static void print_value(FILE *to, const char *unit, uint64_t value)
 		fprintf(to, "%" PRId64 "\n", (int64_t)value);
 }
 
-/* The value of the field, or of the counter. False: the part has no such counter. */
+/* The value of the field, or of the counter. False: it is not known, or the part has no such counter. */
 static bool find_value(const struct entries *entries, const struct status_field *field, const void *part,
                        uint64_t *value)
 {
@@ -186,7 +189,7 @@ static bool find_value(const struct entries *entries, const struct status_field 
 
 	if (field->bytes) {
 		*value = status_number(field, part);
-		return true;
+		return !field->may_lack || *value != IBVCAP_NOT_KNOWN;
 	}
 	*value = counters_value(counters, field->name);
 	return counters_have(counters, field->name);

@@ -70,19 +70,18 @@ static void print_queue_status(const struct ibvcap_status_stream *stream)
 
 static void print_stream_line(const struct status_view *view, const struct ibvcap_status_stream *stream)
 {
-	char device[DEVICE_TEXT_BYTES];
+	char device[DEVICE_TEXT_BYTES], clock_text[STATUS_CLOCK_BYTES];
+	struct status_clock clock;
 	struct stream_sum sum;
 
-	printf("stream %s: %s on %s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB; clock: "
-	       "%s",
-	       stream->name, stream->state, stream->interface, device_text(stream->device, stream->interface, device),
+	printf("stream %s: %s on %s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB", stream->name,
+	       stream->state, stream->interface, device_text(stream->device, stream->interface, device),
 	       stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block,
-	       stream->page_bytes / 1024, status_word(status_clock_words, stream->clock_source));
-	if (stream->clock_source != IBVCAP_CLOCK_SOURCE_NONE)
-		printf(" (within %" PRIu64 " ns)", stream->clock_error_ns);
+	       stream->page_bytes / 1024);
 	if (stream->n_queues > 1)
 		printf("; %u queues", stream->n_queues);
-	putchar('\n');
+	STATUS_CLOCK_COPY(&clock, stream);
+	printf("\n  %s\n", status_clock_text(&clock, clock_text));
 	flow_view_print(view, stream);
 	print_all_counters(stream_sum_of(view, stream, &sum));
 	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);

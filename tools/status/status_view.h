@@ -6,6 +6,7 @@
 #ifndef TOOLS_STATUS_STATUS_VIEW_H
 #define TOOLS_STATUS_STATUS_VIEW_H
 
+#include "lib/status/clock.h"
 #include "lib/view/view.h"
 
 #include <stdbool.h>

@@ -152,6 +152,7 @@ static void describe_all(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info
 
 	*info = (struct ibvcap_rx_info){.size = sizeof(*info), .epoch = rx->epoch, .n_queues = rx->n_queues};
 	memcpy(info->stream, rx->shared.stream, sizeof(info->stream));
+	STATUS_CLOCK_COPY(info, &STATUS_CLOCK_NONE);
 	for (uint32_t i = rx->n_parts; i-- > 0;) {
 		if (!rx->parts[i])
 			continue;

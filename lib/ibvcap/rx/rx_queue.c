@@ -119,6 +119,8 @@ void rx_queue_free(struct rx_queue *queue)
 
 void rx_queue_describe(const struct rx_queue *queue, struct ibvcap_rx_info *info)
 {
+	struct status_clock clock = queue->reattach.away ? STATUS_CLOCK_NONE : ring_load_clock(queue->ring);
+
 	*info = queue->info;
 	info->size = sizeof(*info);
 	info->n_attached = !queue->reattach.away;
@@ -126,12 +128,12 @@ void rx_queue_describe(const struct rx_queue *queue, struct ibvcap_rx_info *info
 	info->attach_sequence = queue->attach_sequence + queue->passed;
 	info->attach_back = queue->attach_head > info->attach_sequence ? queue->attach_head - info->attach_sequence : 0;
 	info->disconnected = queue->reattach.away && queue->info.epoch;
+	STATUS_CLOCK_COPY(info, &clock);
 	if (queue->reattach.away)
 		return;
 	info->disconnected =
 		(consumer_ring_closed(queue->ring) || waiter_is_hung_up(&queue->waiter)) && !rx_queue_is_removed(queue);
 	info->policy = queue->is_tap ? IBVCAP_POLICY_TAP : (enum ibvcap_policy)consumer_load_policy(queue->state);
-	info->clock_source = ring_load_clock(queue->ring, &info->clock_error_ns);
 }
 
 void rx_queue_add_counts(const struct rx_queue *queue, struct ibvcap_rx_counts *sum)

@@ -41,12 +41,14 @@ def test_the_unit_is_sound(units, name):
 
 @pytest.mark.parametrize("drop_ins", [[], ["softhca.conf"], ["xdp.conf"], ["softhca.conf", "xdp.conf"]])
 def test_exposure(units, drop_ins):
-    """Below 2.5 in tenths, whatever is to be served."""
+    """Below 2.9 in tenths, whatever is to be served. 0.4 of it are calls that could set the clock, if the service
+    had the capability: the daemon only reads by them."""
     (units / "ibvcapd.service.d").mkdir()
     for drop_in in drop_ins:
         shutil.copy(UNITS / drop_in, units / "ibvcapd.service.d")
-    done = run("systemd-analyze", "security", "--offline=true", "--threshold=24", units / "ibvcapd.service")
+    done = run("systemd-analyze", "security", "--offline=true", "--threshold=28", units / "ibvcapd.service")
     assert done.returncode == 0, done.stdout
+    assert "Service processes cannot change the system clock" in done.stdout
     assert ("may load BPF programs" in done.stdout) == ("xdp.conf" in drop_ins)
     assert "may allocate packet sockets" in done.stdout, "what backend packet takes is in the unit itself"
 

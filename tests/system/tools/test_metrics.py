@@ -22,7 +22,7 @@ def metric_names(part, key):
     """Those that the number could have: without the table nobody knows which."""
     stem, _, unit = key.rpartition("_")
     names = {"ns": [stem + "_seconds", stem + "_timestamp_seconds"], "ms": [stem + "_seconds"],
-             "bps": [stem + "_bytes_per_second"]}.get(unit, [key, key + "_packets"])
+             "s": [stem + "_seconds"], "bps": [stem + "_bytes_per_second"]}.get(unit, [key, key + "_packets"])
     return [f"ibvcap_{part}_{name}{suffix}" for name in names for suffix in ("", "_total")]
 
 
@@ -55,7 +55,8 @@ def test_each_number_of_a_status_is_a_metric_and_each_metric_such_a_number(busy)
     assert {name for name in found if not name.endswith("_info")} - matched == OF_SERVICE - {"ibvcap_build_info"}
     assert found["ibvcap_up"] == {(): 1}
     stream = dict(next(iter(found["ibvcap_stream_info"])))
-    assert {key: status["streams"][0][key] for key in ("interface", "state", "backend", "clock_source")}.items() \
+    assert {key: status["streams"][0][key] for key in ("interface", "state", "backend", "clock_source",
+                                                 "system_clock")}.items() \
         <= stream.items()
 
 

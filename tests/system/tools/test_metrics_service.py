@@ -194,6 +194,7 @@ NO_PANEL = {
     "of the last loss, which the counters' panels show, and 'ibvcap why' explains": {
         "ibvcap_interface_loss_packets", "ibvcap_interface_loss_from_timestamp_seconds",
         "ibvcap_interface_loss_to_timestamp_seconds"},
+    "changes with leap seconds": {"ibvcap_stream_tai_offset_seconds"},
     "counted for the channel alone": {
         "ibvcap_sender_batches_total", "ibvcap_sender_queue_resets_total", "ibvcap_sender_wakes_total",
         "ibvcap_sender_bad_senders_total", "ibvcap_sender_senders"},

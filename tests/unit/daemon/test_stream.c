@@ -351,24 +351,59 @@ Test(stream, a_clock_that_goes_away_leaves_the_kernels_time)
 	const struct ibvcap_ring *ring;
 	struct stream stream = {0};
 	struct failure failure;
-	uint64_t error_ns;
 
 	configure();
 	config_stream.timestamps = CONFIG_TIMESTAMPS_HARDWARE;
 	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
 	cr_assert(eq(int, prepare_and_start(&stream, &interface, &failure), 0), "%s", failure.text);
 	ring = stream.queues[0].ring.ring;
-	cr_expect(eq(int, (int)ring_load_clock(ring, &error_ns), IBVCAP_CLOCK_SOURCE_DEVICE));
-	cr_expect(gt(u64, error_ns, 0));
+	cr_expect(eq(int, (int)ring_load_clock(ring).clock_source, IBVCAP_CLOCK_SOURCE_DEVICE));
+	cr_expect(gt(u64, ring_load_clock(ring).clock_error_ns, 0));
+	cr_expect(lt(u64, ring_load_clock(ring).clock_error_ns, TIME_SECOND_NS));
+	cr_expect(eq(u64, ring_load_clock(ring).clock_delay_ns, IBVCAP_NOT_KNOWN));
 	cr_expect(clock_reaches(&interface.line, time_utc_ns() + UINT64_C(37000000000)));
 	clock_is_gone = true;
 	interface_renew_clock(&interface);
+	interface.stamp_delay_ns = 50000;
 	stream_set_clock(&stream);
-	cr_expect(eq(int, (int)ring_load_clock(ring, &error_ns), IBVCAP_CLOCK_SOURCE_KERNEL));
+	cr_expect(eq(int, (int)ring_load_clock(ring).clock_source, IBVCAP_CLOCK_SOURCE_KERNEL));
+	cr_expect(eq(u64, ring_load_clock(ring).clock_error_ns, IBVCAP_NOT_KNOWN), "nothing has measured it");
+	cr_expect(eq(u64, ring_load_clock(ring).clock_delay_ns, 50000));
 	cr_expect(not(clock_reaches(&interface.line, time_utc_ns() + UINT64_C(37000000000))));
 	clock_is_gone = false;
 	interface_renew_clock(&interface);
 	cr_expect(interface.lost_clock);
+	take_down(&stream, &interface);
+}
+
+Test(stream, the_ring_says_what_is_known_of_the_systems_clock)
+{
+	struct interface interface = {.name = "lo", .ops = &scripted_backend_ops};
+	struct stream stream = {0};
+	struct failure failure;
+	struct status_clock clock;
+
+	configure();
+	config_stream.timestamps = CONFIG_TIMESTAMPS_SOFTWARE;
+	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
+	cr_assert(eq(int, prepare_and_start(&stream, &interface, &failure), 0), "%s", failure.text);
+	interface.system_clock = (struct system_clock){true, true, 1500, 37};
+	stream_set_clock(&stream);
+	clock = ring_load_clock(stream.queues[0].ring.ring);
+	cr_expect(eq(int, (int)clock.clock_source, IBVCAP_CLOCK_SOURCE_SOFTWARE));
+	cr_expect(eq(u64, clock.clock_error_ns, IBVCAP_NOT_KNOWN));
+	cr_expect(eq(int, (int)clock.system_clock, IBVCAP_SYSTEM_CLOCK_SYNCHRONISED));
+	cr_expect(eq(u64, clock.system_clock_error_ns, 1500000));
+	cr_expect(eq(i32, clock.tai_offset_s, 37));
+	interface.system_clock = (struct system_clock){true, false, 16000000, 0};
+	stream_set_clock(&stream);
+	clock = ring_load_clock(stream.queues[0].ring.ring);
+	cr_expect(eq(int, (int)clock.system_clock, IBVCAP_SYSTEM_CLOCK_UNSYNCHRONISED));
+	cr_expect(eq(u64, clock.system_clock_error_ns, IBVCAP_NOT_KNOWN), "the kernel's number is no measured one");
+	cr_expect(eq(i32, clock.tai_offset_s, -1));
+	interface.system_clock = (struct system_clock){0};
+	stream_set_clock(&stream);
+	cr_expect(eq(int, (int)ring_load_clock(stream.queues[0].ring.ring).system_clock, IBVCAP_SYSTEM_CLOCK_UNKNOWN));
 	take_down(&stream, &interface);
 }
 

@@ -464,7 +464,9 @@ Test(rx, info_says_what_the_ring_is)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
-	daemon_store_clock(a.ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, 250);
+	daemon_store_clock(a.ring.ring,
+	                   &(struct status_clock){IBVCAP_CLOCK_SOURCE_DEVICE, IBVCAP_SYSTEM_CLOCK_SYNCHRONISED, 250,
+	                                          IBVCAP_NOT_KNOWN, 120000, 37});
 	cr_assert_eq(ibvcap_rx_info(a.rx, &info), 0);
 	cr_expect_str_eq(info.stream, "test");
 	cr_expect_eq(info.epoch, EPOCH);
@@ -474,6 +476,10 @@ Test(rx, info_says_what_the_ring_is)
 	cr_expect_eq(info.n_queues, 1);
 	cr_expect_eq(info.clock_source, IBVCAP_CLOCK_SOURCE_DEVICE);
 	cr_expect_eq(info.clock_error_ns, 250);
+	cr_expect_eq(info.clock_delay_ns, IBVCAP_NOT_KNOWN);
+	cr_expect_eq(info.system_clock, IBVCAP_SYSTEM_CLOCK_SYNCHRONISED);
+	cr_expect_eq(info.system_clock_error_ns, 120000);
+	cr_expect_eq(info.tai_offset_s, 37);
 }
 
 Test(rx, a_batch_whose_size_is_not_set_is_refused_and_nothing_is_leased)

@@ -56,8 +56,10 @@ Test(rx_set, the_info_is_that_of_the_first_queue_and_the_sum_of_all)
 	cr_expect(eq(u32, info.lease_blocks, QUOTA));
 	cr_expect(eq(u32, info.disconnected, 0));
 	cr_expect(eq(u32, info.failed_queues, 0));
-	daemon_store_clock(queues[0].ring.ring, IBVCAP_CLOCK_SOURCE_DEVICE, 700);
-	daemon_store_clock(queues[2].ring.ring, IBVCAP_CLOCK_SOURCE_SOFTWARE, 900);
+	daemon_store_clock(queues[0].ring.ring,
+	                   &(struct status_clock){IBVCAP_CLOCK_SOURCE_DEVICE, .clock_error_ns = 700});
+	daemon_store_clock(queues[2].ring.ring,
+	                   &(struct status_clock){IBVCAP_CLOCK_SOURCE_SOFTWARE, .clock_error_ns = 900});
 	info = info_of_rx();
 	cr_expect(eq(u64, info.clock_error_ns, 700));
 	close(queues[1].daemon_socket);

@@ -15,7 +15,7 @@
 
 static void expect_row(const struct status_part *part, const struct status_field *row)
 {
-	static const char *const units[] = {"packets", "bytes", "ns", "ms", "bps"};
+	static const char *const units[] = {"packets", "bytes", "ns", "ms", "s", "bps"};
 	bool is_unit = !row->unit;
 
 	for (unsigned i = 0; i < sizeof(units) / sizeof(units[0]); i++)

@@ -101,7 +101,7 @@ static void make_ready(void)
 		(struct doctor_process){.pid = 1, .effective_capabilities = BIT(CAP_NET_RAW) | BIT(CAP_IPC_LOCK)};
 	facts.limits = (struct doctor_limits){.cgroup = "/system.slice/ibvcapd.service"};
 	memset(facts.limits.at, 0xff, sizeof(facts.limits.at)); /* none */
-	facts.clock = (struct doctor_clock){.is_known = true, .is_synchronised = true, .max_error_us = 90};
+	facts.clock = (struct system_clock){.is_known = true, .is_synchronised = true, .max_error_us = 90};
 	strcpy(facts.control.path, "/run/ibvcapd/control.sock");
 	facts.control.error = ENOENT;
 	facts.config_file = "test.conf";

@@ -189,7 +189,7 @@ struct ibvcap_rx_info {
 	uint32_t page_bytes;
 	enum ibvcap_clock_source clock_source;
 	uint32_t n_attached;     /* queues that this handle reads now */
-	uint64_t clock_error_ns; /* upper bound */
+	uint64_t clock_error_ns; /* bound of the timestamps' error against CLOCK_REALTIME; IBVCAP_NOT_KNOWN */
 	uint64_t payload_segment_bytes;
 	uint64_t attach_sequence; /* the first packet of this consumer */
 	uint64_t attach_back;     /* packets of the past that it got, of those that options->back asked for */
@@ -201,6 +201,11 @@ struct ibvcap_rx_info {
 	uint32_t disconnected; /* 1: the daemon, or its connection for a queue, has ended: packets are missed */
 	/* Bit k: queue k, which this handle read, has failed in this epoch; failures of the counts has more. */
 	uint32_t failed_queues;
+	enum ibvcap_system_clock system_clock; /* whether a program keeps CLOCK_REALTIME right */
+	/* By how much the settings of the interface let the kernel's timestamps be late: a hint. IBVCAP_NOT_KNOWN. */
+	uint64_t clock_delay_ns;
+	uint64_t system_clock_error_ns; /* maximum error of CLOCK_REALTIME, by that program; IBVCAP_NOT_KNOWN */
+	int32_t tai_offset_s;           /* TAI - UTC, by the kernel; -1: it is not told */
 	uint32_t reserved;
 };
 
@@ -833,6 +838,11 @@ struct ibvcap_status_stream {
 	uid_t stall_uid;
 	uint64_t stall_until_ns; /* when that was, UTC */
 	uint32_t n_queues;       /* of the stream */
+	/* These are as in struct ibvcap_rx_info. */
+	enum ibvcap_system_clock system_clock;
+	uint64_t clock_delay_ns;
+	uint64_t system_clock_error_ns;
+	int32_t tai_offset_s;
 	uint32_t reserved;
 };
 

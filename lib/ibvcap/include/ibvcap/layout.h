@@ -204,6 +204,16 @@ enum ibvcap_clock_source {
 	IBVCAP_CLOCK_SOURCE_KERNEL = 3,   /* CLOCK_REALTIME, read by the kernel when the driver gave it the packet */
 };
 
+/* Does a program keep CLOCK_REALTIME right, as adjtimex(2) has it? */
+enum ibvcap_system_clock {
+	IBVCAP_SYSTEM_CLOCK_UNKNOWN = 0,        /* the daemon may not ask */
+	IBVCAP_SYSTEM_CLOCK_SYNCHRONISED = 1,   /* a program does */
+	IBVCAP_SYSTEM_CLOCK_UNSYNCHRONISED = 2, /* none does: STA_UNSYNC */
+};
+
+/* Of an error or a delay: nothing has measured it. An offset that is not known is -1. */
+#define IBVCAP_NOT_KNOWN UINT64_MAX
+
 /* What rows hold, as the stream's keys say. */
 enum ibvcap_ring_flag {
 	IBVCAP_RING_FLAG_FRAMES = 1 << 0,    /* layout = "frame": whole frames, not UDP payloads */
@@ -292,9 +302,16 @@ struct ibvcap_ring {
 
 	/* The clock of the timestamps; renewed about once a second. */
 	IBVCAP_ATOMIC(uint32_t) clock_source; /* enum ibvcap_clock_source */
-	uint32_t reserved0;
-	/* Bound on |timestamp − UTC of this host's CLOCK_REALTIME| of the newest rows, while that is not being set. */
+	IBVCAP_ATOMIC(uint32_t) system_clock; /* enum ibvcap_system_clock */
+	/*
+	 * Bound on |timestamp − CLOCK_REALTIME of this host when the packet came| of the newest rows, while that clock
+	 * is not being set. IBVCAP_NOT_KNOWN: the kernel or the worker took the timestamp, at some time after that.
+	 */
 	IBVCAP_ATOMIC(uint64_t) clock_error_ns;
+	/* By how much the settings of the interface let the kernel's timestamps be late; a hint. IBVCAP_NOT_KNOWN. */
+	IBVCAP_ATOMIC(uint64_t) clock_delay_ns;
+	IBVCAP_ATOMIC(uint64_t) system_clock_error_ns; /* maximum error of CLOCK_REALTIME, or IBVCAP_NOT_KNOWN */
+	IBVCAP_ATOMIC(int32_t) tai_offset_s;           /* TAI - UTC as the kernel has it; -1: it is not told */
 
 	/* Packets published. The worker stores it with release once per batch; readers load it with acquire. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) head;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Says what stamps the packets, the error of the stamps, and that of the system's clock. */
+#include "lib/status/clock.h"
+
+#include "lib/status/status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void clock_append_error(char text[STATUS_CLOCK_BYTES], const char *before, uint64_t error_ns)
+{
+	size_t used = strlen(text);
+
+	if (error_ns == IBVCAP_NOT_KNOWN)
+		snprintf(text + used, STATUS_CLOCK_BYTES - used, "%serror not known", before);
+	else
+		snprintf(text + used, STATUS_CLOCK_BYTES - used, "%serror at most %" PRIu64 " ns", before, error_ns);
+}
+
+const char *status_clock_text(const struct status_clock *clock, char text[STATUS_CLOCK_BYTES])
+{
+	static const char *const when[] = {
+		[IBVCAP_CLOCK_SOURCE_SOFTWARE] = ", when the worker polled the packet: ",
+		[IBVCAP_CLOCK_SOURCE_DEVICE] = ", when the card received the packet: ",
+		[IBVCAP_CLOCK_SOURCE_KERNEL] = ", when the kernel took the packet: ",
+	};
+	size_t used = (size_t)snprintf(text, STATUS_CLOCK_BYTES, "clock %s",
+	                               status_word(status_clock_words, clock->clock_source));
+
+	if (clock->clock_source == IBVCAP_CLOCK_SOURCE_NONE || clock->clock_source >= sizeof(when) / sizeof(when[0]))
+		return text;
+	clock_append_error(text, when[clock->clock_source], clock->clock_error_ns);
+	used = strlen(text);
+	if (clock->clock_delay_ns != IBVCAP_NOT_KNOWN)
+		used += (size_t)snprintf(text + used, STATUS_CLOCK_BYTES - used,
+		                         ", the interface's settings allow %" PRIu64 " ns", clock->clock_delay_ns);
+	used += (size_t)snprintf(text + used, STATUS_CLOCK_BYTES - used, "; system clock %s",
+	                         status_word(status_system_clock_words, clock->system_clock));
+	clock_append_error(text, ", ", clock->system_clock_error_ns);
+	used = strlen(text);
+	if (clock->tai_offset_s >= 0)
+		snprintf(text + used, STATUS_CLOCK_BYTES - used, "; TAI is UTC + %d s", clock->tai_offset_s);
+	else
+		snprintf(text + used, STATUS_CLOCK_BYTES - used, "; TAI offset not known");
+	return text;
+}

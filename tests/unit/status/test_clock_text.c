@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A clock in words: what is not known is said, and no bound that nobody measured. */
+#include "lib/status/clock.h"
+#include "lib/status/status.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <string.h>
+
+static char text[STATUS_CLOCK_BYTES];
+
+Test(clock_text, the_stamps_of_a_card_have_a_bound)
+{
+	const struct status_clock clock = {.clock_source = IBVCAP_CLOCK_SOURCE_DEVICE,
+	                                   .system_clock = IBVCAP_SYSTEM_CLOCK_SYNCHRONISED,
+	                                   .clock_error_ns = 820,
+	                                   .clock_delay_ns = IBVCAP_NOT_KNOWN,
+	                                   .system_clock_error_ns = 120000,
+	                                   .tai_offset_s = 37};
+
+	cr_expect_str_eq(status_clock_text(&clock, text),
+	                 "clock device, when the card received the packet: error at most 820 ns; system clock "
+	                 "synchronised, error at most 120000 ns; TAI is UTC + 37 s");
+}
+
+Test(clock_text, those_of_the_kernel_and_of_the_worker_have_none)
+{
+	struct status_clock clock = STATUS_CLOCK_NONE;
+
+	clock.clock_source = IBVCAP_CLOCK_SOURCE_SOFTWARE;
+	clock.system_clock = IBVCAP_SYSTEM_CLOCK_UNSYNCHRONISED;
+	cr_expect_str_eq(
+		status_clock_text(&clock, text),
+		"clock software, when the worker polled the packet: error not known; system clock unsynchronised, "
+		"error not known; TAI offset not known");
+	clock.clock_source = IBVCAP_CLOCK_SOURCE_KERNEL;
+	clock.system_clock = IBVCAP_SYSTEM_CLOCK_UNKNOWN;
+	clock.clock_delay_ns = 50000;
+	cr_expect_str_eq(
+		status_clock_text(&clock, text),
+		"clock kernel, when the kernel took the packet: error not known, the interface's settings allow "
+		"50000 ns; system clock unknown, error not known; TAI offset not known");
+}
+
+Test(clock_text, a_reader_without_a_ring_has_no_clock)
+{
+	cr_expect_str_eq(status_clock_text(&STATUS_CLOCK_NONE, text), "clock none");
+}
+
+Test(clock_text, the_longest_one_fits)
+{
+	const struct status_clock clock = {.clock_source = IBVCAP_CLOCK_SOURCE_KERNEL,
+	                                   .system_clock = IBVCAP_SYSTEM_CLOCK_UNSYNCHRONISED,
+	                                   .clock_error_ns = UINT64_MAX - 1,
+	                                   .clock_delay_ns = UINT64_MAX - 1,
+	                                   .system_clock_error_ns = UINT64_MAX - 1,
+	                                   .tai_offset_s = INT32_MAX};
+
+	cr_expect_not_null(strstr(status_clock_text(&clock, text), "; TAI is UTC + 2147483647 s"));
+}
