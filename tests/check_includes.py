@@ -57,7 +57,7 @@ MAY_INCLUDE = {
     "daemon/packet": [],
     "daemon/priv": [],
     "daemon/backend": ["daemon/flow", "lib/status/drop.h"],
-    "daemon/backend/bpf": ["daemon/base", "daemon/flow", "daemon/net/ethtool.h"],
+    "daemon/backend/bpf": ["daemon/base", "daemon/flow", "daemon/net/ethtool.h", "daemon/priv"],
     "daemon/backend/verbs": ["daemon/base", "daemon/backend/backend.h", "daemon/net", "daemon/priv"],
     "daemon/backend/packet": ["daemon/base", "daemon/backend/backend.h", "daemon/net", "lib/frame",
                               "daemon/backend/posted_rows.h", "daemon/backend/socket",

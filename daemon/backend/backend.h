@@ -259,6 +259,11 @@ struct backend_ops {
 
 	/** Is there such a device behind the interface? 0 or -errno. Opens nothing. NULL: it takes any interface. */
 	int (*find)(const char *interface, struct failure *failure);
+	/**
+	 * Is a program kept that was loaded for the interface, so that open() needs no capability with at_start? NULL:
+	 * never.
+	 */
+	bool (*keeps_program)(const char *interface);
 	/** Find and open the device behind a network interface. */
 	int (*open)(const struct backend_open_options *options, struct backend **backend, struct failure *failure);
 	void (*close)(struct backend *backend);

@@ -160,7 +160,7 @@ static int interface_open_backend(struct interface *interface, struct failure *f
 	bool is_near = numa_begin(interface->numa_node);
 	bool may_be_packet =
 		strcmp(interface->ops->name, "xdp") == 0 && !interface->is_named && !interface->has_packet_beside;
-	int r = backend_check_privileges(interface->ops, failure);
+	int r = backend_check_privileges(interface->ops, interface->name, failure);
 
 	options.interface = interface->name;
 	if (r == 0)

@@ -2,6 +2,7 @@
 /* Loads and attaches the programs of the packet backend, and changes their map of flows. */
 #include "daemon/backend/bpf/packet_program.h"
 
+#include "daemon/backend/bpf/bpf_keep.h"
 #include "daemon/backend/bpf/bpf_load.h"
 #include "lib/base/fd.h"
 
@@ -61,13 +62,35 @@ static int packet_program_load_filters(struct packet_program *program, struct fa
 	                            strerror(-r));
 }
 
+static void packet_program_destroy(struct packet_program *program)
+{
+	while (program->n_filters > 0)
+		fd_close(&program->filter_fds[--program->n_filters]);
+	bpf_object__close(program->object);
+	free(program);
+}
+
+/* One that was loaded for the interface before, and has frames of the same kind. NULL: there is none. */
+static struct packet_program *packet_program_take(const char *interface, bool has_ethernet)
+{
+	struct packet_program *program = bpf_keep_take(&bpf_code_packet, interface);
+
+	if (!program || program->table.settings.no_ethernet == !has_ethernet)
+		return program;
+	packet_program_free(program);
+	return NULL;
+}
+
 int packet_program_load(const char *interface, bool has_ethernet, struct packet_program **out, struct failure *failure)
 {
 	const struct flow_settings settings = {.no_ethernet = !has_ethernet};
-	struct packet_program *program = calloc(1, sizeof(*program));
+	struct packet_program *program = packet_program_take(interface, has_ethernet);
 	int r;
 
-	*out = NULL;
+	*out = program;
+	if (program)
+		return 0;
+	program = calloc(1, sizeof(*program));
 	if (!program)
 		return failure_no_memory(failure);
 	program->link_fd = -1;
@@ -82,7 +105,7 @@ int packet_program_load(const char *interface, bool has_ethernet, struct packet_
 	if (r == 0)
 		r = packet_program_load_filters(program, failure);
 	if (r < 0) {
-		packet_program_free(program);
+		packet_program_destroy(program);
 		return r;
 	}
 	program->steer_fd = bpf_program__fd(bpf_object__find_program_by_name(program->object, "packet_steer"));
@@ -117,8 +140,11 @@ void packet_program_free(struct packet_program *program)
 	if (program->link_fd >= 0)
 		bpf_link_detach(program->link_fd); /* a process that inherited the descriptor would keep the link */
 	fd_close(&program->link_fd);
-	while (program->n_filters > 0)
-		fd_close(&program->filter_fds[--program->n_filters]);
-	bpf_object__close(program->object);
-	free(program);
+	if (!bpf_keep_put(&bpf_code_packet, program->interface, program))
+		packet_program_destroy(program);
+}
+
+bool packet_program_is_kept(const char *interface)
+{
+	return bpf_keep_has(&bpf_code_packet, interface);
 }

@@ -6,7 +6,8 @@
  * stack does not handle, answer or count them. The link that attaches it belongs to this process
  * alone: the kernel takes it away when the process ends, however it ends.
  *
- * load() and attach_drop() need CAP_BPF and CAP_NET_ADMIN; the other calls need no capability. Control thread.
+ * load() needs CAP_BPF and CAP_NET_ADMIN, but not if a program is kept for the interface (bpf_keep.h); the other calls
+ * need no capability. Control thread.
  */
 #ifndef DAEMON_BACKEND_BPF_PACKET_PROGRAM_H
 #define DAEMON_BACKEND_BPF_PACKET_PROGRAM_H
@@ -36,8 +37,13 @@ struct packet_program {
  */
 int packet_program_load(const char *interface, bool has_ethernet, struct packet_program **program,
                         struct failure *failure);
-/** The kernel gets all packets again. NULL is allowed. */
+/**
+ * The kernel gets all packets again. The program is kept for the next load() if this process may not load another one.
+ * NULL is allowed.
+ */
 void packet_program_free(struct packet_program *program);
+/** Is one kept for the interface? */
+bool packet_program_is_kept(const char *interface);
 
 /** Drop the frames of flows that ask for it, as far as a group has the other program. Linux 6.6; else -EOPNOTSUPP. */
 int packet_program_attach_drop(struct packet_program *program, unsigned int ifindex, struct failure *failure);

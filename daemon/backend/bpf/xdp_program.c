@@ -2,6 +2,7 @@
 /* Loads and attaches the XDP program, and changes its maps. */
 #include "daemon/backend/bpf/xdp_program.h"
 
+#include "daemon/backend/bpf/bpf_keep.h"
 #include "daemon/backend/bpf/bpf_load.h"
 #include "daemon/base/log.h"
 #include "daemon/net/ethtool.h"
@@ -22,17 +23,42 @@ static int xdp_program_size_maps(const struct xdp_program *program, uint32_t n_q
 	return r < 0 ? r : bpf_code_size_map(program->object, "sockets", n_queues * max_card_queues);
 }
 
+static void xdp_program_destroy(struct xdp_program *program)
+{
+	bpf_object__close(program->object);
+	free(program);
+}
+
+/* One that was loaded for the interface before, and has the room. NULL: there is none. */
+static struct xdp_program *xdp_program_take(const char *interface, uint32_t n_queues, uint32_t max_card_queues)
+{
+	struct xdp_program *program = bpf_keep_take(&bpf_code_xdp, interface);
+
+	if (!program)
+		return NULL;
+	program->table.settings.n_card_queues = 0;
+	if (n_queues <= program->n_queues && max_card_queues <= program->table.settings.max_card_queues &&
+	    flow_table_apply(&program->table) == 0)
+		return program;
+	xdp_program_free(program);
+	return NULL;
+}
+
 int xdp_program_load(const char *interface, uint32_t n_queues, uint32_t max_card_queues, struct xdp_program **out,
                      struct failure *failure)
 {
 	const struct flow_settings settings = {.max_card_queues = max_card_queues};
-	struct xdp_program *program = calloc(1, sizeof(*program));
+	struct xdp_program *program = xdp_program_take(interface, n_queues, max_card_queues);
 	int r;
 
-	*out = NULL;
+	*out = program;
+	if (program)
+		return 0;
+	program = calloc(1, sizeof(*program));
 	if (!program)
 		return failure_no_memory(failure);
 	program->link_fd = -1;
+	program->n_queues = n_queues;
 	strncpy(program->interface, interface, sizeof(program->interface) - 1);
 	program->n_cpus = libbpf_num_possible_cpus();
 	r = program->n_cpus < 0
@@ -46,7 +72,7 @@ int xdp_program_load(const char *interface, uint32_t n_queues, uint32_t max_card
 	if (r == 0)
 		r = flow_table_init(&program->table, program->object, program->interface, &settings);
 	if (r < 0) {
-		xdp_program_free(program);
+		xdp_program_destroy(program);
 		return r;
 	}
 	program->twin_fds[0] = bpf_program__fd(bpf_object__find_program_by_name(program->object, "xdp_steer_a"));
@@ -62,8 +88,13 @@ void xdp_program_free(struct xdp_program *program)
 	if (!program)
 		return;
 	xdp_program_detach(program);
-	bpf_object__close(program->object);
-	free(program);
+	if (!bpf_keep_put(&bpf_code_xdp, program->interface, program))
+		xdp_program_destroy(program);
+}
+
+bool xdp_program_is_kept(const char *interface)
+{
+	return bpf_keep_has(&bpf_code_xdp, interface);
 }
 
 /* ---- rx-vlan-offload ------------------------------------------------------------------------------- */

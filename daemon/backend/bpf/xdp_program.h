@@ -4,7 +4,8 @@
  * card queue (a receive queue of the interface), and leaves all other packets to the kernel. The link that attaches it
  * belongs to this process alone: the kernel takes it away when the process ends, however it ends.
  *
- * load() needs CAP_BPF and CAP_NET_ADMIN; the other calls succeed without. One thread at a time, but for read_counts.
+ * load() needs CAP_BPF and CAP_NET_ADMIN, but not if a program is kept for the interface (bpf_keep.h); the other calls
+ * succeed without. One thread at a time, but for read_counts.
  * Only these calls change the program's maps, and none of them disturbs the interface but attach, detach and
  * set_card_queues.
  */
@@ -30,6 +31,7 @@ struct xdp_program {
 	bool stopped_vlan_strip; /* of that interface */
 	int sockets_fd;          /* of the object */
 	int counts_fd;           /* of the object */
+	uint32_t n_queues;       /* that it has room for */
 	int n_cpus;
 };
 
@@ -39,8 +41,10 @@ struct xdp_program {
  */
 int xdp_program_load(const char *interface, uint32_t n_queues, uint32_t max_card_queues, struct xdp_program **program,
                      struct failure *failure);
-/** Detaches it. NULL is allowed. */
+/** Detaches it, and keeps it for the next load() if this process may not load another one. NULL is allowed. */
 void xdp_program_free(struct xdp_program *program);
+/** Is one kept for the interface? */
+bool xdp_program_is_kept(const char *interface);
 
 /**
  * Attach it in the driver's own mode. If it is attached, it leaves the other interface first. The driver leaves VLAN

@@ -46,14 +46,20 @@ uint64_t backend_capabilities_of(const struct backend_ops *ops, enum backend_pha
 	return mask;
 }
 
-int backend_check_privileges(const struct backend_ops *ops, struct failure *failure)
+bool backend_keeps_program(const struct backend_ops *ops, const char *interface)
 {
+	return ops && ops->keeps_program && ops->keeps_program(interface);
+}
+
+int backend_check_privileges(const struct backend_ops *ops, const char *interface, struct failure *failure)
+{
+	bool has_program = backend_keeps_program(ops, interface);
 	char who[32];
 	int r = 0;
 
 	snprintf(who, sizeof(who), "backend \"%s\"", ops->name);
 	for (const struct backend_privilege *needed = ops->privileges; needed && needed->purpose && r == 0; needed++)
-		if (needed->required)
+		if (needed->required && !(has_program && needed->at_start))
 			r = priv_require(needed->capability, who, needed->purpose, failure);
 	return r;
 }

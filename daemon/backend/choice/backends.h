@@ -16,10 +16,13 @@ enum backend_phase {
 /** The capabilities that a backend (NULL: any of this build) uses in a phase, as a mask: 1 << CAP_NET_RAW | … */
 uint64_t backend_capabilities_of(const struct backend_ops *ops, enum backend_phase phase);
 
+/** Is a program of the backend kept for the interface (backend.h)? NULL: this build has no such backend. */
+bool backend_keeps_program(const struct backend_ops *ops, const char *interface);
+
 /**
- * Has this thread the capabilities that open() of the backend needs? If not: -EPERM and EX_NOPERM with the name of
- * the capability and the commands that grant it.
+ * Has this thread the capabilities that open() of the backend needs for the interface? If not: -EPERM and EX_NOPERM
+ * with the name of the capability and the commands that grant it.
  */
-int backend_check_privileges(const struct backend_ops *ops, struct failure *failure);
+int backend_check_privileges(const struct backend_ops *ops, const char *interface, struct failure *failure);
 
 #endif

@@ -78,7 +78,7 @@ bool backend_choice_lacks_xdp(const struct backend_choice_facts *facts, struct b
 /* The kernel's stack behind the packet socket takes half of the cost of a packet. */
 static void choice_name_drop(const struct backend_choice_facts *facts, struct backend_choice *choice)
 {
-	if (*choice->better || !choice_lacking(facts) || !facts->has_tcx)
+	if (*choice->better || facts->keeps_drop || !choice_lacking(facts) || !facts->has_tcx)
 		return;
 	choice_say_rights(facts, choice);
 	choice_say(choice->better,
@@ -153,15 +153,17 @@ static bool choice_has_af_xdp(void)
 
 void backend_choice_read(const char *interface, struct backend_choice_facts *facts)
 {
-	const struct backend_ops *verbs = backend_find("verbs");
+	const struct backend_ops *verbs = backend_find("verbs"), *xdp = backend_find("xdp");
+	bool keeps_xdp = backend_keeps_program(xdp, interface);
 	struct net_driver driver;
 
 	*facts = (struct backend_choice_facts){
 		.has_rdma_device = verbs && verbs->find(interface, NULL) == 0,
-		.builds_xdp = backend_find("xdp") != NULL,
+		.builds_xdp = xdp != NULL,
 		.has_af_xdp = choice_has_af_xdp(),
-		.has_bpf = priv_has(CAP_BPF),
-		.has_net_admin = priv_has(CAP_NET_ADMIN),
+		.has_bpf = keeps_xdp || priv_has(CAP_BPF),
+		.has_net_admin = keeps_xdp || priv_has(CAP_NET_ADMIN),
+		.keeps_drop = backend_keeps_program(backend_find("packet"), interface),
 		.gave_up_rights = priv_gave_up(CAP_BPF) || priv_gave_up(CAP_NET_ADMIN),
 		.has_tcx = machine_kernel_is_from(6, 6),
 		.xdp_program = net_xdp_program(if_nametoindex(interface)),

@@ -29,9 +29,10 @@ struct backend_choice_facts {
 	uint32_t xdp_program; /* ID of the one that another process has attached; 0: none */
 	bool builds_xdp;      /* this build has the backend */
 	bool has_af_xdp;      /* the kernel has such sockets */
-	bool has_bpf;         /* CAP_BPF */
+	bool has_bpf;         /* CAP_BPF; or an XDP program is kept for the interface; so is the next */
 	bool has_net_admin;   /* CAP_NET_ADMIN */
 	bool gave_up_rights;  /* the daemon had the missing rights when it started */
+	bool keeps_drop;      /* a program that does so is kept for the interface, and needs no right any more */
 	bool has_tcx;         /* the kernel can drop what packet sockets took, before its stack handles it */
 };
 

@@ -207,6 +207,7 @@ const struct backend_ops af_packet_ops = {
 	.name = "packet",
 	.privileges = af_packet_privileges,
 	.kernel_bytes = af_packet_ring_bytes,
+	.keeps_program = packet_program_is_kept,
 	.open = af_packet_open,
 	.close = af_packet_close,
 	.capabilities = af_packet_capabilities,

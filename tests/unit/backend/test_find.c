@@ -54,10 +54,10 @@ Test(find, a_backend_without_a_capability_that_it_needs_names_it)
 
 	cr_assert_eq(priv_drop(~PRIV_BIT(CAP_NET_RAW)), 0);
 	if (priv_has(CAP_NET_RAW))
-		cr_expect_eq(backend_check_privileges(backend_find("packet"), &failure), 0,
+		cr_expect_eq(backend_check_privileges(backend_find("packet"), "test0", &failure), 0,
 		             "it does without the others");
 	cr_assert_eq(priv_drop(PRIV_BIT(CAP_NET_RAW)), 0);
-	cr_expect_eq(backend_check_privileges(backend_find("packet"), &failure), -EPERM);
+	cr_expect_eq(backend_check_privileges(backend_find("packet"), "test0", &failure), -EPERM);
 	cr_expect_eq(failure.exit_code, EX_NOPERM);
 	cr_expect(strstr(failure.text, "CAP_NET_RAW is missing, which backend \"packet\" needs"), "%s", failure.text);
 }

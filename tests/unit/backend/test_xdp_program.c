@@ -542,3 +542,39 @@ Test(xdp_program, without_capabilities_the_ones_it_needs_are_named)
 	/* What was loaded before can still be attached. */
 	attach();
 }
+
+/* The card of a daemon without capabilities is unplugged, and back. */
+Test(xdp_program, without_capabilities_a_program_of_before_takes_new_flows)
+{
+	struct packet_program *of_packet, *of_packet_again;
+	struct xdp_program *mine, *again;
+	struct flow_rule rule = to_port(7502);
+	cap_t none = cap_init();
+
+	cr_assert(eq(int, xdp_program_load("test1", 2, 2, &mine, &failure), 0), "%s", failure.text);
+	cr_assert(eq(int, packet_program_load("test1", true, &of_packet, &failure), 0), "%s", failure.text);
+	cr_expect(not(xdp_program_is_kept("test1")));
+	cr_assert(none != NULL && cap_set_proc(none) == 0);
+	cap_free(none);
+	cr_assert(eq(int, xdp_program_attach(mine, if_nametoindex("test1"), &failure), 0), "%s", failure.text);
+	xdp_program_free(mine);
+	packet_program_free(of_packet);
+	cr_expect(xdp_program_is_kept("test1") && packet_program_is_kept("test1"));
+	cr_expect(eq(u32, net_xdp_program(if_nametoindex("test1")), 0));
+	cr_expect(not(xdp_program_is_kept("test0")));
+
+	cr_assert(eq(int, xdp_program_load("test1", 2, 2, &again, &failure), 0), "%s", failure.text);
+	cr_expect(eq(ptr, again, mine));
+	cr_expect(eq(int, xdp_program_attach(again, if_nametoindex("test1"), &failure), 0), "%s", failure.text);
+	cr_expect(eq(int, xdp_program_set_card_queues(again, 2), 0));
+	cr_expect(eq(int, flow_table_add(&again->table, &rule, &(struct flow_target){.queue = 1}, &failure), 0), "%s",
+	          failure.text);
+	cr_assert(eq(int, packet_program_load("test1", true, &of_packet_again, &failure), 0), "%s", failure.text);
+	cr_expect(eq(ptr, of_packet_again, of_packet));
+	cr_expect(eq(int, xdp_program_load("test1", 2, 2, &mine, &failure), -EPERM));
+	xdp_program_free(again);
+	packet_program_free(of_packet_again);
+	/* More card queues than it has room for: it is of no use. */
+	cr_expect(eq(int, xdp_program_load("test1", 2, 3, &mine, &failure), -EPERM));
+	cr_expect(eq(int, packet_program_load("test1", false, &of_packet, &failure), -EPERM));
+}
