@@ -17,6 +17,7 @@
 #include "daemon/process/socket_location.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload.h"
+#include "daemon/reload/reopen.h"
 #include "lib/base/time.h"
 
 #include <errno.h>
@@ -71,7 +72,7 @@ static int make_services(struct daemon *daemon, struct failure *failure)
 	if (r == 0)
 		r = preflight_check_cpus(daemon->config, NULL, failure);
 	if (r == 0)
-		r = apply_add_services(daemon, daemon->config, &daemon->services, failure);
+		r = apply_add_services(daemon, daemon->config, NULL, &daemon->services, failure);
 	memory = service_memory_of(&daemon->services, true);
 	if (r == 0)
 		r = memory_check_free(&memory, &nothing, failure);
@@ -182,15 +183,20 @@ static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 }
 
 /*
- * All memory is locked by now, but for that of senders. A daemon without an interface keeps the rights of all backends.
- * CAP_BPF may have to stay for programs and maps that were made at the start.
+ * All memory is locked by now, but for that of senders, and that of an interface that will have been away. A daemon
+ * without an interface keeps the rights of all backends. CAP_BPF may have to stay for programs and maps that were made
+ * at the start.
  */
 static int give_up_unused_privileges(struct daemon *daemon, struct failure *failure)
 {
-	const struct service_memory memory = service_memory_of(&daemon->services, true);
-	uint64_t used = memory_needs_ipc_lock(&memory) ? PRIV_BIT(CAP_IPC_LOCK) : 0;
+	struct service_memory memory = service_memory_of(&daemon->services, true);
 	const struct interface *interface;
+	uint64_t used;
 
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		if (interface->ops->locked_bytes)
+			memory.locked_device_bytes += interface->ops->locked_bytes(interface->backend);
+	used = memory_needs_ipc_lock(&memory) ? PRIV_BIT(CAP_IPC_LOCK) : 0;
 	if (TAILQ_EMPTY(&daemon->interfaces))
 		used |= backend_capabilities_of(NULL, BACKEND_PHASE_LATER);
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
@@ -281,6 +287,7 @@ static void daemon_tear_down(struct daemon *daemon)
 	reload_cancel(daemon);
 	background_drain(daemon->memory, BACKGROUND_FOR_EVER);
 	background_free(daemon->memory);
+	reopen_cancel(daemon);
 	events_drop(daemon);
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
 		interface_end_readings(interface, END_US);
@@ -365,6 +372,7 @@ int daemon_run(struct config *config, const struct priv_user *user, struct failu
 		.take_notice = events_take_notice,
 		.interfaces = TAILQ_HEAD_INITIALIZER(daemon.interfaces),
 		.services = TAILQ_HEAD_INITIALIZER(daemon.services),
+		.reopenings = TAILQ_HEAD_INITIALIZER(daemon.reopenings),
 	};
 	int r;
 

@@ -9,6 +9,7 @@
 #include "daemon/net/link_watch.h"
 #include "daemon/port/interface.h"
 #include "daemon/reload/reload.h"
+#include "daemon/reload/reopen.h"
 #include "daemon/state/service.h"
 #include "daemon/stream/stream.h"
 #include "lib/base/time.h"
@@ -105,6 +106,7 @@ static int on_reap(sd_event_source *, void *context)
 		config_free_chain(daemon->config->older);
 		daemon->config->older = NULL;
 	}
+	reopen_interfaces(daemon);
 	/* A transmit worker ends with its last channel, and then its MAIL_STOPPED is not read. */
 	schedule_end(daemon);
 	return 0;
@@ -134,18 +136,7 @@ static void on_link_change(void *context, const struct link_change *change)
 	TAILQ_FOREACH (service, &daemon->services, link)
 		if (service->ops->take_link_change && !service->removed)
 			service->ops->take_link_change(daemon, service, change);
-}
-
-/* Its device is opened by the next run, as after a failure of the device: the service manager starts it at once. */
-static void events_end_if_replaced(struct daemon *daemon, const struct interface *interface)
-{
-	if (!interface_is_replaced(interface) || daemon->stopping)
-		return;
-	events_fail(daemon, failure_set(daemon->failure, EX_UNAVAILABLE, ENODEV,
-	                                "interface %s was deleted and is back (index %u, before %u): the device that "
-	                                "is open went with the old one; the daemon ends, and opens the new one when it "
-	                                "is started again",
-	                                interface->name, interface->net.index, interface->opened_index));
+	reopen_hurry(daemon);
 }
 
 /*
@@ -171,11 +162,10 @@ static int on_second(sd_event_source *source, uint64_t, void *context)
 		interface_watch_silence(interface);
 		interface_tell_losses(interface, time_monotonic_ns());
 		interface_renew_clock(interface);
-		events_end_if_replaced(daemon, interface);
 		events_end_if_failed(daemon, interface);
 	}
 	service_refresh_all(daemon);
-	schedule_reap(daemon); /* what waited for a reading */
+	schedule_reap(daemon); /* what waited for a reading, or an interface */
 	sd_event_source_set_time_relative(source, SECOND_US);
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }

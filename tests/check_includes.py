@@ -82,7 +82,7 @@ MAY_INCLUDE = {
     "daemon/memory": ["daemon/base", "daemon/config", "daemon/flow", "daemon/priv", "daemon/ring",
                       "daemon/backend/choice"],
     "daemon/process": ["daemon/base", "daemon/config", "daemon/net", "daemon/priv", "daemon/backend/choice", CORE],
-    "daemon/state": ["daemon/base", "daemon/config", "daemon/memory", "daemon/process", "daemon/control"],
+    "daemon/state": ["daemon/base", "daemon/config", "daemon/memory", "daemon/process", "daemon/control", API],
     "daemon/port": ["daemon/state", "daemon/base", "daemon/config", "daemon/net", "daemon/clock",
                     "daemon/backend/backend.h", "daemon/backend/choice", "daemon/worker", "daemon/control/control.h",
                     COUNTERS],
@@ -93,7 +93,7 @@ MAY_INCLUDE = {
                        "daemon/backend/backend.h", "daemon/worker", "daemon/control/control.h", "daemon/port", CORE,
                        COUNTERS],
     "daemon/reload": ["daemon/state", "daemon/base", "daemon/config", "daemon/flow", "daemon/memory",
-                      "daemon/process", "daemon/stream", "daemon/channel"],
+                      "daemon/process", "daemon/port", "daemon/stream", "daemon/channel"],
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
     "tools/arrivals": ["lib/frame"],
     "tools/groups": [],

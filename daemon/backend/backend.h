@@ -267,6 +267,8 @@ struct backend_ops {
 	/** Find and open the device behind a network interface. */
 	int (*open)(const struct backend_open_options *options, struct backend **backend, struct failure *failure);
 	void (*close)(struct backend *backend);
+	/** Memory that open() locked, and that belongs to no queue. NULL: none. */
+	uint64_t (*locked_bytes)(const struct backend *backend);
 	void (*capabilities)(const struct backend *backend, struct backend_capabilities *capabilities);
 
 	/** The memory belongs to the caller and must outlive the registration. Several threads may call it at once. */

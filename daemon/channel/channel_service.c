@@ -140,9 +140,9 @@ static void channel_service_refresh(struct daemon *, struct service *service)
 
 /* ---- going --------------------------------------------------------------------------------------- */
 
-static void channel_service_remove(struct daemon *, struct service *service)
+static void channel_service_remove(struct daemon *, struct service *service, enum ibvcap_disconnect reason)
 {
-	control_end_channel(&channel_of(service)->control, IBVCAP_DISCONNECT_REMOVED);
+	control_end_channel(&channel_of(service)->control, reason);
 	channel_take_back(channel_of(service));
 }
 

@@ -31,6 +31,15 @@ static bool is_usable_channel(const struct session *session, const char *name)
 	return false;
 }
 
+/* The configuration has it, and its interface has gone, or is back and cannot be opened yet. */
+static bool is_closed_stream(const struct session *session, const char *name)
+{
+	const struct config *config = session->control->options.config;
+	const struct config_stream *stream = config_find_stream(config, name);
+
+	return stream && rights_to_receive(config, stream, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
+}
+
 /* A stream that is removed and added again is there twice: the one that goes on is attached to. */
 static struct rx_stream *find_rx_stream(const struct control *control, const char *name)
 {
@@ -50,6 +59,11 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 
 	if (r != ENDPOINT_ADMITTED)
 		return r;
+	if (!stream && is_closed_stream(session, request->stream))
+		return session_send_error(session, -EAGAIN,
+		                          "stream '%s': its interface went away, and the stream is not open again yet; "
+		                          "the daemon's log says why",
+		                          request->stream);
 	if (!stream)
 		return session_send_error(
 			session, -ESRCH, "no stream '%s'; %s'ibvcap status' lists those there are", request->stream,

@@ -359,9 +359,11 @@ void rx_groups_end(struct rx_stream *stream)
 			struct rx_group_ask *ask = TAILQ_FIRST(&group->asks);
 			/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): TAILQ_REMOVE() has unlinked the last one */
 			struct session *session = ask->session;
+			/* One that is not removed has a next epoch, in which the member asks again. */
+			bool comes_back = stream->queues[0]->endpoint.ending == IBVCAP_DISCONNECT_SHUTDOWN;
 
 			drop_ask(ask);
-			if (session_send_error(session, -ENODEV, "stream '%s': it has ended",
+			if (session_send_error(session, comes_back ? -EAGAIN : -ENODEV, "stream '%s': it has ended",
 			                       group->stream->known->config->name) < 0)
 				session_free(session);
 		}

@@ -48,7 +48,45 @@ static int append_interface(struct reply *reply, const struct control_interface 
 
 /* ---- the whole status --------------------------------------------------------------------------------- */
 
-/* Flows and consumers follow their stream, and senders follow their channel: send_seen() relies on it. */
+static bool has_stream(const struct control *control, const char *name)
+{
+	const struct rx_stream *stream;
+
+	TAILQ_FOREACH (stream, &control->rx_streams, link)
+		if (strcmp(stream->known->config->name, name) == 0)
+			return true;
+	return false;
+}
+
+static bool has_channel(const struct control *control, const char *name)
+{
+	const struct tx_endpoint *channel;
+
+	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
+		if (strcmp(channel->channel->config->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* Their interface has gone, or is back and cannot be opened yet. */
+static int append_closed(const struct control *control, struct reply *reply)
+{
+	const struct config *config = control->options.config;
+	int r = 0;
+
+	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
+		if (!has_stream(control, config->streams[i].name))
+			r = status_append_closed_stream(reply, &config->streams[i]);
+	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
+		if (!has_channel(control, config->channels[i].name))
+			r = status_append_closed_channel(reply, &config->channels[i]);
+	return r;
+}
+
+/*
+ * Flows and consumers follow their stream, and senders follow their channel, and those that are closed follow the
+ * others: send_seen() relies on it.
+ */
 static int build_status(const struct control *control, struct reply *reply)
 {
 	const struct control_interface *interface;
@@ -66,6 +104,8 @@ static int build_status(const struct control *control, struct reply *reply)
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		if (r == 0)
 			r = status_append_channel(reply, channel);
+	if (r == 0)
+		r = append_closed(control, reply);
 	TAILQ_FOREACH (interface, &control->interfaces, link)
 		if (r == 0)
 			r = append_interface(reply, interface);
@@ -80,16 +120,15 @@ static bool may_see_all(const struct session *session)
 	return rights_to_see_all(session->control->options.config, &session->peer, geteuid());
 }
 
-static bool may_see_stream(const struct session *session, const struct rx_stream *stream)
+static bool may_see_stream(const struct session *session, const struct config_stream *stream)
 {
-	return may_see_all(session) || rights_to_receive(session->control->options.config, stream->known->config,
-	                                                 &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
+	return may_see_all(session) || rights_to_receive(session->control->options.config, stream, &session->peer,
+	                                                 geteuid(), NULL) == RIGHTS_GRANTED;
 }
 
-static bool may_see_channel(const struct session *session, const struct tx_endpoint *channel)
+static bool may_see_channel(const struct session *session, const struct config_channel *channel)
 {
-	return may_see_all(session) ||
-	       rights_to_send(channel->channel->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
+	return may_see_all(session) || rights_to_send(channel, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
 }
 
 static bool is_on_interface(const char *interface, const char *backend, const struct ibvcap_status_interface *seen)
@@ -107,13 +146,36 @@ static bool may_see_interface(const struct session *session, const struct ibvcap
 		return true;
 	TAILQ_FOREACH (channel, &session->control->tx_endpoints, link)
 		if (is_on_interface(channel->channel->config->interface, channel->channel->backend, interface) &&
-		    may_see_channel(session, channel))
+		    may_see_channel(session, channel->channel->config))
 			return true;
 	TAILQ_FOREACH (stream, &session->control->rx_streams, link)
 		if (is_on_interface(stream->known->config->interface, stream->known->backend, interface) &&
-		    may_see_stream(session, stream))
+		    may_see_stream(session, stream->known->config))
 			return true;
 	return false;
+}
+
+/* next is the stream of the part; NULL: it is closed, and found by its name. */
+static bool may_see_next_stream(const struct session *session, const struct rx_stream **next,
+                                const struct ibvcap_status_stream *part)
+{
+	const struct rx_stream *stream = *next;
+
+	if (!stream)
+		return may_see_stream(session, config_find_stream(session->control->options.config, part->name));
+	*next = TAILQ_NEXT(stream, link);
+	return may_see_stream(session, stream->known->config);
+}
+
+static bool may_see_next_channel(const struct session *session, const struct tx_endpoint **next,
+                                 const struct ibvcap_status_channel *part)
+{
+	const struct tx_endpoint *channel = *next;
+
+	if (!channel)
+		return may_see_channel(session, config_find_channel(session->control->options.config, part->name));
+	*next = TAILQ_NEXT(channel, link);
+	return may_see_channel(session, channel->channel->config);
 }
 
 /*
@@ -138,12 +200,10 @@ static int send_seen(struct session *session, const struct reply *reply)
 		case STATUS_STREAM:
 			if (((const struct ibvcap_status_stream *)message.part.body)->queue > 0)
 				break;
-			may_see = may_see_stream(session, stream);
-			stream = TAILQ_NEXT(stream, link);
+			may_see = may_see_next_stream(session, &stream, (const void *)message.part.body);
 			break;
 		case STATUS_CHANNEL:
-			may_see = may_see_channel(session, channel);
-			channel = TAILQ_NEXT(channel, link);
+			may_see = may_see_next_channel(session, &channel, (const void *)message.part.body);
 			break;
 		case STATUS_INTERFACE:
 			may_see = may_see_interface(session, (const void *)message.part.body);

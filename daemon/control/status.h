@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
+struct config_channel;
+struct config_stream;
 struct rx_endpoint;
 struct rx_session;
 struct rx_stream;
@@ -38,6 +40,10 @@ void status_deinit(struct control *control);
 
 /** In status_stream.c, for status.c: each queue of a stream with its consumers, then the flows. 0 or -ENOMEM. */
 int status_append_stream(struct reply *reply, const struct rx_stream *stream);
+
+/** In status_stream.c, for status.c: one of the configuration that is closed at present. 0 or -ENOMEM. */
+int status_append_closed_stream(struct reply *reply, const struct config_stream *config);
+int status_append_closed_channel(struct reply *reply, const struct config_channel *config);
 
 /** The age of a reading as a status has it. */
 uint32_t status_age_ms(const struct reading *reading);

@@ -163,6 +163,28 @@ int status_append_stream(struct reply *reply, const struct rx_stream *stream)
 	return r;
 }
 
+int status_append_closed_stream(struct reply *reply, const struct config_stream *config)
+{
+	const uint64_t counters[STREAM_COUNTER_N] = {0};
+	struct ibvcap_status_stream part = {
+		.size = sizeof(part),
+		.n_queues = 1,
+		.receive_queue_slots = config->receive_queue_slots,
+		.page_bytes = config->page_bytes,
+		.n_counters = STREAM_COUNTER_N,
+	};
+	int r;
+
+	reply_copy_text(part.name, sizeof(part.name), config->name);
+	reply_copy_text(part.interface, sizeof(part.interface), config->interface);
+	reply_copy_text(part.backend, sizeof(part.backend), config_backend_name(config->backend));
+	reply_copy_text(part.state, sizeof(part.state), "interface_gone");
+	r = reply_append_part(reply, STATUS_STREAM, &part, counters);
+	for (uint32_t i = 0; i < config->n_flows && r == 0; i++)
+		r = append_flow(reply, config, &config->flows[i]);
+	return r;
+}
+
 /* ---- channels ----------------------------------------------------------------------------------- */
 
 /* Reads the counters of packets that are done before submitted, so that the rest, pending, is never negative. */
@@ -230,4 +252,28 @@ int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 		if (r == 0 && client->served)
 			r = append_sender(reply, (const struct tx_session *)client);
 	return r;
+}
+
+int status_append_closed_channel(struct reply *reply, const struct config_channel *config)
+{
+	const uint64_t counters[CHANNEL_COUNTER_N] = {0};
+	struct ibvcap_status_channel part = {
+		.size = sizeof(part),
+		.rate_bps = config->rate_limit_bps,
+		.burst_bytes = config->burst_bytes,
+		.slot_bytes = config->payload_size,
+		.arena_slots = config->arena_slots,
+		.page_bytes = config->page_bytes,
+		.send_queue_slots = config->send_queue_slots,
+		.n_destinations = config->n_destinations,
+		.n_unresolved = config->n_destinations,
+		.max_senders = config->max_senders,
+		.n_counters = CHANNEL_COUNTER_N,
+	};
+
+	reply_copy_text(part.name, sizeof(part.name), config->name);
+	reply_copy_text(part.interface, sizeof(part.interface), config->interface);
+	reply_copy_text(part.backend, sizeof(part.backend), config_backend_name(config->backend));
+	reply_copy_text(part.state, sizeof(part.state), "link_down");
+	return reply_append_part(reply, STATUS_CHANNEL, &part, counters);
 }

@@ -34,6 +34,14 @@ static bool is_usable_stream(const struct session *session, const char *name)
 	return false;
 }
 
+/* The configuration has it, and its interface has gone, or is back and cannot be opened yet. */
+static bool is_closed_channel(const struct session *session, const char *name)
+{
+	const struct config_channel *channel = config_find_channel(session->control->options.config, name);
+
+	return channel && rights_to_send(channel, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
+}
+
 static struct tx_endpoint *find_open_channel(struct control *control, const char *name)
 {
 	struct tx_endpoint *tx_endpoint;
@@ -56,6 +64,12 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 
 	if (r != ENDPOINT_ADMITTED)
 		return r;
+	if (!tx_endpoint && is_closed_channel(session, request->channel))
+		return session_send_error(
+			session, -EAGAIN,
+			"channel '%s': its interface went away, and the channel is not open again yet; "
+			"the daemon's log says why",
+			request->channel);
 	if (!tx_endpoint)
 		return session_send_error(
 			session, -ESRCH, "no channel '%s'; %s'ibvcap status' lists those there are", request->channel,

@@ -69,16 +69,18 @@ int memory_check_free(const struct service_memory *added, const struct service_m
 
 bool memory_needs_ipc_lock(const struct service_memory *memory)
 {
-	unsigned long long bytes = memory->locked_ring_bytes + memory->locked_channel_bytes;
+	unsigned long long bytes =
+		memory->locked_ring_bytes + memory->locked_channel_bytes + memory->locked_device_bytes;
 	struct rlimit limit;
 
-	if (memory->locked_channel_bytes == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur >= bytes)
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur >= bytes)
 		return false;
 	if (priv_has(CAP_IPC_LOCK))
-		log_info("with all senders %llu bytes will be locked, and RLIMIT_MEMLOCK allows %llu: CAP_IPC_LOCK is "
+		log_info("%llu bytes are locked, or will be with all senders, and RLIMIT_MEMLOCK allows %llu: "
+		         "CAP_IPC_LOCK is "
 		         "kept",
 		         bytes, (unsigned long long)limit.rlim_cur);
-	else
+	else if (memory->locked_channel_bytes)
 		log_warning("with all senders %llu bytes will be locked, and RLIMIT_MEMLOCK allows %llu: some senders "
 		            "will be refused; raise the limit (systemd: LimitMEMLOCK=infinity), grant CAP_IPC_LOCK and "
 		            "restart the daemon (systemctl restart ibvcapd), or lower max_senders or arena_slots",

@@ -16,6 +16,7 @@ struct service_memory {
 	uint64_t kernel_bytes;         /* that the kernel takes for the queue of a stream, besides */
 	uint64_t locked_ring_bytes;    /* the part of ring_bytes that the backend locks */
 	uint64_t locked_channel_bytes; /* for a channel and all senders that it may have, likewise */
+	uint64_t locked_device_bytes;  /* of open devices, besides: of no service */
 };
 
 /**
@@ -32,8 +33,8 @@ int memory_check_free(const struct service_memory *added, const struct service_m
                       struct failure *failure);
 
 /**
- * Memory of senders is locked when they come. True: all of it, beside everything else, is more than RLIMIT_MEMLOCK
- * allows; the log says so, and what follows.
+ * Memory of senders is locked when they come, and that of an interface that was away is locked again when it is back.
+ * True: all of it together is more than RLIMIT_MEMLOCK allows; the log says so, and what follows.
  */
 bool memory_needs_ipc_lock(const struct service_memory *memory);
 

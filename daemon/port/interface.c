@@ -127,7 +127,8 @@ void interface_renew_clock(struct interface *interface)
 		log_message(
 			LOG_WARNING, &(struct log_about){.interface = interface->name},
 			"interface %s: the clock of device %s has gone: packets have the time at which the %s them; "
-			"restart the daemon when it is back (systemctl restart ibvcapd)",
+			"unless the interface goes, too, restart the daemon when it is back (systemctl restart "
+			"ibvcapd)",
 			interface->name, interface->capabilities.device,
 			interface->capabilities.kernel_times ? "kernel got" : "worker polls");
 		return;

@@ -107,7 +107,7 @@ struct interface {
 	uint64_t silent_ns;              /* how long the device has not answered, if that is too long; 0: it answers */
 	bool is_abandoned; /* the daemon ends without it: its memory and its device are left to the kernel */
 	bool link_up;
-	unsigned opened_index; /* index when the device was opened; a new interface of this name has another */
+	unsigned opened_index; /* index when the device was opened; a new interface of this name may have another */
 	uint64_t deleted_ns;   /* when that was deleted, CLOCK_MONOTONIC; 0: it was not */
 	bool is_missing;       /* there is no interface of this name now */
 	const char *failure;   /* the device's word for its failure, static; NULL: it works */
@@ -174,7 +174,10 @@ static inline bool interface_is_gone(const struct interface *interface)
 	return interface->is_missing || interface->deleted_ns;
 }
 
-/** It was deleted, and another one has its name now, with another device than the one that is open. */
+/**
+ * It was deleted, or moved away, and there is one of its name again: the device that is open went with the old one. The
+ * services of it are closed, and opened again with another struct interface (reload/reopen.h).
+ */
 static inline bool interface_is_replaced(const struct interface *interface)
 {
 	return interface->deleted_ns && !interface->is_missing;

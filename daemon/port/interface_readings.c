@@ -111,7 +111,7 @@ void interface_take_link_change(struct interface *interface, const struct link_c
 	}
 	if (change->index != 0 && change->index == interface->opened_index)
 		interface_note_program(interface, change->xdp_program);
-	else if (change->index != 0 && !interface->is_missing)
+	else if (change->index != 0 && !interface_is_gone(interface))
 		return;
 	atomic_store(&interface->kernel->is_net_due, true);
 	reading_renew(&interface->kernel->lost);
@@ -236,6 +236,8 @@ static void interface_take_kernel(void *context)
 	if (interface->net.index != interface->opened_index)
 		interface_note_deleted(interface);
 	interface_renew_link(interface);
+	if (interface_is_replaced(interface) && interface->daemon)
+		schedule_reap(interface->daemon);
 }
 
 /* ---- a device that does not answer ----------------------------------------------------------------- */

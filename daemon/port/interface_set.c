@@ -16,9 +16,10 @@
 
 /* ---- which interface a service has --------------------------------------------------------------- */
 
-static bool interface_is_of(const struct interface *interface, const char *name, const char *backend)
+/* One that was replaced only waits until its services are closed. */
+static bool interface_is_named(const struct interface *interface, const char *name)
 {
-	return strcmp(interface->name, name) == 0 && strcmp(interface->ops->name, backend) == 0;
+	return strcmp(interface->name, name) == 0 && !interface_is_replaced(interface);
 }
 
 /* NULL: there is none. */
@@ -27,7 +28,7 @@ static struct interface *interface_set_find(const struct daemon *daemon, const c
 	struct interface *interface;
 
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
-		if (interface_is_of(interface, name, backend))
+		if (interface_is_named(interface, name) && strcmp(interface->ops->name, backend) == 0)
 			break;
 	return interface;
 }
@@ -38,7 +39,7 @@ static struct interface *interface_set_find_auto(const struct daemon *daemon, co
 	struct interface *interface;
 
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
-		if (interface->is_auto && strcmp(interface->name, name) == 0)
+		if (interface->is_auto && interface_is_named(interface, name))
 			break;
 	return interface;
 }

@@ -25,7 +25,8 @@
 
 struct reconfiguration {
 	struct daemon *daemon;
-	struct config *config; /* to be */
+	struct config *config; /* to be; the one in force: services on interface are opened again */
+	const char *interface; /* NULL: of all */
 	apply_done *done;
 	struct service_list added; /* not in the daemon's list yet */
 
@@ -49,6 +50,7 @@ static int reconfiguration_commit(struct reconfiguration *new, struct failure *f
 	return r;
 }
 
+/* Frees the configuration to be. */
 static void reconfiguration_undo(struct reconfiguration *new)
 {
 	struct daemon *daemon = new->daemon;
@@ -60,6 +62,8 @@ static void reconfiguration_undo(struct reconfiguration *new)
 	while ((service = TAILQ_LAST(&new->added, service_list)))
 		service->ops->free(daemon, &new->added, service);
 	preflight_leave_cpus(&daemon->cpus, daemon->config);
+	if (new->config != daemon->config)
+		config_free(new->config);
 }
 
 /* Only steps that cannot fail. */
@@ -74,7 +78,7 @@ static void reconfiguration_commit_services(struct reconfiguration *new)
 	TAILQ_FOREACH (service, &daemon->services, link) {
 		if (service->is_kept || service->removed)
 			continue;
-		service->ops->remove(daemon, service);
+		service->ops->remove(daemon, service, IBVCAP_DISCONNECT_REMOVED);
 	}
 	TAILQ_FOREACH (service, &new->added, link)
 		service->ops->commit(daemon, service);
@@ -86,7 +90,8 @@ static void reconfiguration_commit_services(struct reconfiguration *new)
 		memory = service_memory_of(&daemon->services, false);
 		memory_needs_ipc_lock(&memory);
 	}
-	new->config->older = daemon->config;
+	if (new->config != daemon->config)
+		new->config->older = daemon->config;
 	daemon->config = new->config;
 	log_set_level(daemon->config->log_level);
 	log_debug("%s is in force: %u streams, %u channels", daemon->config->file, daemon->config->n_streams,
@@ -117,12 +122,10 @@ static void on_services_prepared(void *context)
 		r = failure_set(&new->failure, EX_TEMPFAIL, EAGAIN, "the daemon is stopping");
 	if (r == 0)
 		r = reconfiguration_commit(new, &new->failure);
-	if (r < 0) {
+	if (r < 0)
 		reconfiguration_undo(new);
-		config_free(new->config);
-	} else {
+	else
 		reconfiguration_commit_services(new);
-	}
 	daemon->reconfiguration = NULL;
 	new->done(daemon, r, &new->failure);
 	free(new);
@@ -130,17 +133,35 @@ static void on_services_prepared(void *context)
 
 /* ---- beginning ---------------------------------------------------------------------------------- */
 
-int apply_add_services(struct daemon *daemon, const struct config *config, struct service_list *list,
-                       struct failure *failure)
+/* A closed service that another configuration keeps stays closed, so that its interface does not hold up a reload. */
+static bool apply_adds(const struct daemon *daemon, const struct config *config, const char *interface,
+                       enum service_kind kind, const char *name, const char *its_interface)
+{
+	if (service_find(&daemon->services, kind, name))
+		return false;
+	if (config == daemon->config)
+		return !interface || strcmp(interface, its_interface) == 0;
+	return kind == SERVICE_STREAM ? !config_find_stream(daemon->config, name)
+	                              : !config_find_channel(daemon->config, name);
+}
+
+int apply_add_services(struct daemon *daemon, const struct config *config, const char *interface,
+                       struct service_list *list, struct failure *failure)
 {
 	int r = 0;
 
-	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
-		if (!service_find(&daemon->services, SERVICE_STREAM, config->streams[i].name))
-			r = stream_service_new(daemon, config, list, &config->streams[i], failure);
-	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
-		if (!service_find(&daemon->services, SERVICE_CHANNEL, config->channels[i].name))
-			r = channel_service_new(daemon, config, list, &config->channels[i], failure);
+	for (uint32_t i = 0; i < config->n_streams && r == 0; i++) {
+		const struct config_stream *stream = &config->streams[i];
+
+		if (apply_adds(daemon, config, interface, SERVICE_STREAM, stream->name, stream->interface))
+			r = stream_service_new(daemon, config, list, stream, failure);
+	}
+	for (uint32_t i = 0; i < config->n_channels && r == 0; i++) {
+		const struct config_channel *channel = &config->channels[i];
+
+		if (apply_adds(daemon, config, interface, SERVICE_CHANNEL, channel->name, channel->interface))
+			r = channel_service_new(daemon, config, list, channel, failure);
+	}
 	return r;
 }
 
@@ -173,7 +194,7 @@ static int reconfiguration_begin(struct reconfiguration *new, struct failure *fa
 	if (r == 0)
 		r = preflight_check_cpus(new->config, daemon->config, failure);
 	if (r == 0)
-		r = apply_add_services(daemon, new->config, &new->added, failure);
+		r = apply_add_services(daemon, new->config, new->interface, &new->added, failure);
 	if (r == 0)
 		r = reconfiguration_check_memory(new, failure);
 	if (r == 0)
@@ -181,22 +202,23 @@ static int reconfiguration_begin(struct reconfiguration *new, struct failure *fa
 	return r;
 }
 
-int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct failure *failure)
+int apply_begin(struct daemon *daemon, struct config *config, const char *interface, apply_done *done,
+                struct failure *failure)
 {
 	struct reconfiguration *new = calloc(1, sizeof(*new));
 	int r;
 	uint64_t ring_bytes;
 
 	if (!new) {
-		config_free(config);
+		if (config != daemon->config)
+			config_free(config);
 		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	}
-	*new = (struct reconfiguration){.daemon = daemon, .config = config, .done = done};
+	*new = (struct reconfiguration){.daemon = daemon, .config = config, .interface = interface, .done = done};
 	TAILQ_INIT(&new->added);
 	r = reconfiguration_begin(new, failure);
 	if (r < 0) {
 		reconfiguration_undo(new);
-		config_free(config);
 		free(new);
 		return r;
 	}
@@ -207,7 +229,9 @@ int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, 
 	                                   .context = new,
 	                                   .allowance_us = RELOAD_PATIENCE_US + time_for_memory_us(ring_bytes)};
 	/* The manager would take a client that waits for the end of a reload for one that hangs. */
-	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(time_for_memory_us(ring_bytes) + BESIDES_US));
+	if (!interface)
+		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
+		           (unsigned long long)(time_for_memory_us(ring_bytes) + BESIDES_US));
 	background_add(new->daemon->memory, &new->job);
 	return 0;
 }

@@ -21,15 +21,18 @@ typedef void apply_done(struct daemon *daemon, int result, struct failure *failu
 
 /**
  * Begin; daemon->reconfiguration is not NULL until it has ended, when done is called from the event loop or by draining
- * daemon->memory. config is taken over. On failure done is not called.
+ * daemon->memory. config is taken over, unless it is in force: then the services of it on that interface that are
+ * closed are opened (reopen.h). On failure done is not called.
  */
-int apply_begin(struct daemon *daemon, struct config *config, apply_done *done, struct failure *failure);
+int apply_begin(struct daemon *daemon, struct config *config, const char *interface, apply_done *done,
+                struct failure *failure);
 
 /**
- * Make a service of each stream and channel of the configuration that the daemon does not have yet, at the end of
- * list.
+ * Make a service of each stream and channel of the configuration that the daemon does not have yet, at the end of list:
+ * of the configuration in force, only of those on the interface (NULL: of all); of another one, only of those that the
+ * one in force has not.
  */
-int apply_add_services(struct daemon *daemon, const struct config *config, struct service_list *list,
-                       struct failure *failure);
+int apply_add_services(struct daemon *daemon, const struct config *config, const char *interface,
+                       struct service_list *list, struct failure *failure);
 
 #endif

@@ -94,7 +94,7 @@ static int reload_begin(struct daemon *daemon, const struct protocol_reconfigure
 	reload_take_names(daemon->config, config);
 	r = reload_check(daemon->config, config, failure);
 	if (r == 0)
-		return apply_begin(daemon, config, on_applied, failure);
+		return apply_begin(daemon, config, NULL, on_applied, failure);
 	config_free(config);
 	return r;
 }
@@ -112,6 +112,7 @@ struct reload {
 	struct protocol_reconfigure asked;
 	char *file; /* a copy, because the reading may outlive the daemon's configuration */
 
+	bool is_read; /* and waits for the end of daemon->reconfiguration */
 	/* The job's until it is done. */
 	struct config *read;
 	int result;
@@ -143,6 +144,9 @@ static void on_config_read(void *context)
 	struct config *read;
 	int r;
 
+	reload->is_read = daemon->reconfiguration && !daemon->stopping;
+	if (reload->is_read)
+		return;
 	daemon->reload = NULL;
 	r = reload->result;
 	if (daemon->stopping)
@@ -213,6 +217,14 @@ int reload_by_request(void *context, const struct protocol_reconfigure *asked, s
 		return failure_set(failure, EX_TEMPFAIL, EAGAIN,
 		                   "another change is on its way; ask again when it is done");
 	return reload_start(daemon, asked, failure);
+}
+
+void reload_go_on(struct daemon *daemon)
+{
+	if (daemon->reload && daemon->reload->is_read)
+		on_config_read(daemon->reload);
+	else if (daemon->reload_again)
+		reload_by_signal(daemon);
 }
 
 void reload_cancel(struct daemon *daemon)

@@ -18,6 +18,9 @@ void reload_by_signal(struct daemon *daemon);
  */
 int reload_by_request(void *context, const struct protocol_reconfigure *asked, struct failure *failure);
 
+/** A reconfiguration that was no reload has ended: reload, if that was asked for meanwhile. */
+void reload_go_on(struct daemon *daemon);
+
 /** The daemon ends: a configuration that is being read is not waited for. Any state. */
 void reload_cancel(struct daemon *daemon);
 

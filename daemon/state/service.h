@@ -8,7 +8,7 @@
  *     OPEN → PREPARE → START → SERVE → CAPTURE → commit
  *   for a service that runs during a reload and stays
  *     plan → CHANGE_GROUPS → CHANGE_FLOWS → commit (or undo)
- *   for a service that a reload takes out
+ *   for a service that a reload takes out, or whose interface was made anew
  *     remove → (its worker gives it back: ended) → free
  *   at the end of the daemon
  *     stop → (its worker ends: has_ended) → join → free
@@ -23,6 +23,7 @@
 #include "daemon/memory/memory_check.h"
 #include "lib/base/failure.h"
 
+#include <ibvcap/layout.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -65,8 +66,8 @@ struct service_ops {
 	 * keep.
 	 */
 	int (*commit)(struct daemon *daemon, struct service *service);
-	/** Take it out while the daemon runs: it drains. */
-	void (*remove)(struct daemon *daemon, struct service *service);
+	/** Take it out while the daemon runs: it drains. Its clients are told the reason. */
+	void (*remove)(struct daemon *daemon, struct service *service, enum ibvcap_disconnect reason);
 
 	/** An interface came, changed or went. May be NULL. */
 	void (*take_link_change)(struct daemon *daemon, struct service *service, const struct link_change *change);
@@ -122,7 +123,10 @@ int service_new_epoch(const struct service *service, uint64_t *epoch, struct fai
  * after it has dropped them.
  */
 
-/** Free the removed services that have ended, and the configurations that no service uses any more. */
+/**
+ * Free the removed services that have ended, and the configurations that no service uses any more; close and open
+ * services whose interface was made anew.
+ */
 void schedule_reap(struct daemon *daemon);
 
 /** In a millisecond refresh the channels: mail again what found their worker's mailbox full. */

@@ -30,6 +30,7 @@ struct daemon {
 	struct control *control;
 	char status[80]; /* the last line for systemctl status */
 
+	TAILQ_HEAD(, reopening) reopenings;      /* interfaces whose services are closed (reload/reopen.h) */
 	struct reload *reload;                   /* a configuration that is being read; NULL: none */
 	struct reconfiguration *reconfiguration; /* the one that is on its way; NULL: none */
 	bool reload_again;                       /* SIGHUP came meanwhile */

@@ -198,11 +198,11 @@ static void stream_service_refresh(struct daemon *daemon, struct service *servic
 
 	service->link_down = !stream->interface->link_up;
 	for (uint32_t i = 0; i < stream->n_queues; i++)
-		stream->queues[i].control.state = stream->service.removed                ? "ending"
-		                                  : stream->queues[i].failed             ? "failed"
-		                                  : interface_is_gone(stream->interface) ? "interface_gone"
-		                                  : stream->service.link_down            ? "link_down"
-		                                                                         : "capturing";
+		stream->queues[i].control.state = stream->service.removed         ? "ending"
+		                                  : stream->queues[i].failed      ? "failed"
+		                                  : stream->interface->is_missing ? "interface_gone"
+		                                  : stream->service.link_down     ? "link_down"
+		                                                                  : "capturing";
 	if (daemon->stopping || service->removed)
 		return;
 	stream_service_note_outage(stream, service->link_down);
@@ -222,13 +222,13 @@ static void stream_service_stop(struct service *service)
 	stream_stop(stream_of(service));
 }
 
-static void stream_service_remove(struct daemon *daemon, struct service *service)
+static void stream_service_remove(struct daemon *daemon, struct service *service, enum ibvcap_disconnect reason)
 {
 	struct stream *stream = stream_of(service);
 
 	service->removed = true;
 	/* Before the ring closes, so that a reader that comes to its end knows the reason. */
-	control_end_stream(&stream->control, IBVCAP_DISCONNECT_REMOVED);
+	control_end_stream(&stream->control, reason);
 	fdstore_keep_groups(&daemon->fdstore, service->name, NULL, &stream->kept_as);
 	stream_service_stop(service);
 }

@@ -87,7 +87,7 @@ class Wire:
         self.address, self.tx_address = f"10.{77 + number}.0.1", f"10.{77 + number}.0.2"
         self.make()
 
-    def make(self):
+    def make(self, mtu=9000):
         net = self.net
         queues = ["numrxqueues", self.n_queues, "numtxqueues", self.n_queues]
         run("ip", "link", "add", self.interface, *queues, "netns", net.rx, "type", "veth", "peer", "name", self.tx,
@@ -95,7 +95,7 @@ class Wire:
         for namespace, device in ((net.rx, self.interface), (net.tx, self.tx)):
             run("ip", "netns", "exec", namespace, "ethtool", "-K", device, "tx", "off", "rx", "off", "tso", "off",
                 "gso", "off", "gro", "off")
-        self.configure(9000)
+        self.configure(mtu)
 
     def configure(self, mtu):
         net = self.net

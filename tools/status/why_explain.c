@@ -165,8 +165,9 @@ static void explain_gone_interface(const struct why_facts *facts, struct why_rep
 	if (strcmp(facts->stream->state, "interface_gone") == 0)
 		add_stream_line(report, WHY_LOSS, "port", "interface_gone", 1,
 		                "the interface is not there any more: its card was unplugged, or it was deleted or "
-		                "renamed",
-		                "bring it back under its name; the daemon then starts anew with its device");
+		                "renamed; or it is back, and the daemon cannot open it",
+		                "bring it back under its name, and the stream is opened again; if it is back, the "
+		                "daemon's log says why it cannot be opened");
 }
 
 static void explain_matched(const struct why_facts *facts, struct why_report *report)

@@ -130,6 +130,16 @@ static int xdp_open(const struct backend_open_options *options, struct backend *
 	return 0;
 }
 
+static uint64_t xdp_locked_bytes(const struct backend *base)
+{
+	const struct xdp_backend *backend = xdp_backend(base);
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < backend->interface.n_card_queues; i++)
+		bytes += (uint64_t)backend->card_queues[i].n_frames * backend->card_queues[i].frame_bytes;
+	return bytes;
+}
+
 static void xdp_capabilities(const struct backend *base, struct backend_capabilities *capabilities)
 {
 	*capabilities = (struct backend_capabilities){
@@ -214,6 +224,7 @@ const struct backend_ops xdp_backend_ops = {
 	.keeps_program = xdp_program_is_kept,
 	.open = xdp_open,
 	.close = xdp_close,
+	.locked_bytes = xdp_locked_bytes,
 	.capabilities = xdp_capabilities,
 	.register_memory = kernel_path_register_memory,
 	.unregister_memory = kernel_path_unregister_memory,

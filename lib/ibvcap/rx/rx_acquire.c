@@ -121,7 +121,8 @@ static int step_ended(struct ibvcap_rx *rx, uint32_t index)
 		return give_up_failed(rx, index);
 	if (rx->is_group && !part->reattach.away && !rx_queue_is_removed(part)) {
 		if (rx->options.reattach_ms == IBVCAP_NO_REATTACH)
-			return error_set(-ESHUTDOWN, "stream '%s': its daemon has ended", rx->shared.stream);
+			return error_set(-ESHUTDOWN, "stream '%s': its daemon has ended, or opens its interface again",
+			                 rx->shared.stream);
 		if (rx_queue_has_batches(part))
 			return -ENOBUFS;
 		rx_part_drop(rx, index); /* the next daemon shares the queues out anew */

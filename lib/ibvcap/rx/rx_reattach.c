@@ -318,9 +318,11 @@ int rx_reattach(struct rx_queue *queue, uint64_t until_ns)
 				queue,
 				error_set(-ENODEV, "stream '%s': the administrator removed it", queue->shared->stream));
 		if (reattach->options.reattach_ms == IBVCAP_NO_REATTACH)
-			return rx_queue_failed(queue) ? rx_reattach_explain_failed(queue)
-			                              : error_set(-ESHUTDOWN, "stream '%s': its daemon has ended",
-			                                          queue->shared->stream);
+			return rx_queue_failed(queue)
+			               ? rx_reattach_explain_failed(queue)
+			               : error_set(-ESHUTDOWN,
+			                           "stream '%s': its daemon has ended, or opens its interface again",
+			                           queue->shared->stream);
 		if (rx_queue_has_batches(queue))
 			return -ENOBUFS;
 		queue->waiter.fd_armed = false;

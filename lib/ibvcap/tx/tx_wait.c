@@ -31,7 +31,7 @@ int tx_wait_check_connected(const struct ibvcap_tx *tx)
 		return tx->waiter.daemon_gone ? tx_wait_explain(tx, -ESHUTDOWN, "its daemon is gone") : 0;
 	switch (client_load_reason(&tx->state->link)) {
 	case IBVCAP_DISCONNECT_SHUTDOWN:
-		return tx_wait_explain(tx, -ESHUTDOWN, "its daemon ends");
+		return tx_wait_explain(tx, -ESHUTDOWN, "its daemon ends, or opens its interface again");
 	case IBVCAP_DISCONNECT_REMOVED:
 		return tx_wait_explain(tx, -ENODEV, "the administrator removed it");
 	case IBVCAP_DISCONNECT_CHANNEL_FAILED:
