@@ -5,7 +5,6 @@
  */
 #include "tools/record/account.h"
 
-#include "lib/base/min.h"
 #include "lib/base/time.h"
 #include "tools/record/record.h"
 
@@ -29,20 +28,18 @@ bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment)
 	return moment->is_settled || ibvcap_rx_settle_moment(source->rx, moment) != 0;
 }
 
-void source_pass_over(const struct source *source, struct ibvcap_rx_moment *moment)
+void source_pass_over(const struct source *source, const struct recording_sum *so_far, struct ibvcap_rx_moment *moment)
 {
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 
-	if (ibvcap_rx_info(source->rx, &info) == 0 && moment->epoch == info.epoch)
-		moment->sequence = u64_max(moment->sequence, info.attach_sequence);
+	if (record_sum_published(so_far) == 0 && ibvcap_rx_info(source->rx, &info) == 0 && moment->epoch == info.epoch)
+		moment->sequence = info.attach_sequence;
 }
 
 bool source_settle_ends(struct source *source)
 {
 	bool is_settled = source_settle(source, &source->from);
 
-	source_pass_over(source, &source->from);
-	source_pass_over(source, &source->until);
 	return source_settle(source, &source->until) && is_settled;
 }
 

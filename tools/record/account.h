@@ -27,8 +27,11 @@ void source_take_moment(const struct source *source, struct ibvcap_rx_moment *mo
 /** Complete the moment by what the daemon has settled since. True: the moment is complete. */
 bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment);
 
-/** Rows from before the beginning of the source may have come behind the moment: they are before it, in no account. */
-void source_pass_over(const struct source *source, struct ibvcap_rx_moment *moment);
+/**
+ * As long as the recording has had nothing of the source, the moment is at its beginning, which rows from before that
+ * move on, also when they come behind the moment: they are in no account. so_far: the sums at the moment.
+ */
+void source_pass_over(const struct source *source, const struct recording_sum *so_far, struct ibvcap_rx_moment *moment);
 
 /** Complete the two moments of the whole recording. */
 bool source_settle_ends(struct source *source);

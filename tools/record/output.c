@@ -162,8 +162,8 @@ static bool is_settled(struct recorder *recorder, struct writer_file *file, uint
 
 		if (parts->is_first)
 			parts->from = source->from;
-		source_pass_over(source, &parts->from);
-		source_pass_over(source, &parts->until);
+		source_pass_over(source, &parts->start, &parts->from);
+		source_pass_over(source, &parts->end, &parts->until);
 		is_all &= !waits || (is_late && !is_source_settled);
 		if (!is_past && !waits)
 			parts->unknown |= IBVCAP_UNKNOWN_QUEUES;

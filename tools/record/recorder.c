@@ -365,6 +365,8 @@ static void make_accounts(struct recorder *recorder, const struct source_end *en
 		source_end_parts(source, (struct row_counts){source->n_written, source->n_pieces, source->n_malformed},
 		                 &parts[i]);
 		parts[i].end.lag = ends[i].lag;
+		source_pass_over(source, &parts[i].start, &parts[i].from);
+		source_pass_over(source, &parts[i].end, &parts[i].until);
 	}
 	account_of_sources(parts, recorder->sources, recorder->n_sources, recorder->accounts);
 	for (unsigned i = 0; i < recorder->n_sources; i++)

@@ -219,7 +219,7 @@ Test(inspect_verdict, what_an_interface_dropped_is_a_doubt_that_the_packets_own_
 	CASE("drops and another doubt", FINDING_DOUBT, "whose they were", drops_between(recording),
 	     account->rx.unknown |= IBVCAP_UNKNOWN_OUTAGE);
 	CASE("a driver that does not count all", FINDING_NOTE,
-	     "complete from the flow rules on: no packet is missing; what was dropped before the flow rules is not "
+	     "complete from the flow rules on: no packet is missing; what did not come to the flow rules is not "
 	     "known",
 	     account->rx.interface_counts_all = false);
 }

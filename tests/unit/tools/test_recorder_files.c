@@ -2,6 +2,7 @@
 /* Where a recorder's files end, what each of them shows, and when packets reach the disk. */
 #include "lib/base/time.h"
 #include "tests/unit/tools/recorded.h"
+#include "tools/record/account.h"
 #include "tools/common/stop_signal.h"
 
 #include <criterion/criterion.h>
@@ -236,6 +237,31 @@ Test(recorder_files, rows_from_before_the_beginning_that_come_behind_the_first_f
 	cr_expect_eq(files[0].accounts[1].from.sequence, 0);
 	cr_expect_eq(files[0].accounts[1].until.sequence, 0);
 	cr_expect(files[0].accounts[0].rx.unknown & IBVCAP_UNKNOWN_UNSETTLED);
+}
+
+static void publish_and_stop(unsigned call)
+{
+	if (call == 0)
+		recorded_publish(1, 3, T + 2000, 1);
+	if (call == 8)
+		recorded_stop();
+}
+
+Test(recorder_files, rows_that_were_overwritten_as_the_recording_began_are_skipped_in_it)
+{
+	const struct recording_account *account = &files[0].accounts[1];
+
+	recorded_prepare(2, true);
+	recorded_publish(1, 1000, T, 1);
+	cr_assert_eq(rx_queue_begin_at(rings[1].rx->parts[0], T), 0);
+	source_take_moment(&recorder.sources[1], &recorder.sources[1].from);
+	recorded_script = publish_and_stop;
+	cr_expect_eq(recorded_run(NULL), 0);
+	cr_assert_eq(n_files, 1);
+	cr_expect_gt(account->sum.skipped, 0);
+	cr_expect_eq(account->from.sequence, 0, "%lu", account->from.sequence);
+	cr_expect_eq(account->until.sequence, account->sum.written + account->sum.skipped);
+	cr_expect_eq(recorder.accounts[1].from.sequence, 0);
 }
 
 /* ---- by flow ------------------------------------------------------------------------------------- */
