@@ -60,13 +60,19 @@ static bool interface_is_own_program(const struct interface *interface)
 	return strcmp(interface->ops->name, "xdp") == 0;
 }
 
+void interface_note_uncounted(struct interface *interface)
+{
+	if (interface->counts_all_losses)
+		interface->uncounted += 2;
+}
+
 /* A program may come and go between two readings. */
 static void interface_note_program(struct interface *interface, uint32_t xdp_program)
 {
 	bool is_foreign = xdp_program && interface->kernel->links && !interface_is_own_program(interface);
 
-	if ((is_foreign || interface->has_foreign_program) && interface->counts_all_losses)
-		interface->uncounted += 2;
+	if (is_foreign || interface->has_foreign_program)
+		interface_note_uncounted(interface);
 	interface->has_foreign_program = is_foreign;
 }
 

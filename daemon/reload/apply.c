@@ -37,6 +37,16 @@ struct reconfiguration {
 
 /* ---- the last steps ----------------------------------------------------------------------------- */
 
+/* The flows of a new stream may have taken packets of others, which name the same flows. */
+static void reconfiguration_note_flows(const struct reconfiguration *new)
+{
+	struct service *service;
+
+	TAILQ_FOREACH (service, &new->added, link)
+		if (service->ops->kind == SERVICE_STREAM)
+			interface_note_uncounted(stream_of(service)->interface);
+}
+
 /* No client has attached to a new service yet: what its flows let in is lost with it, should a later step fail. */
 static int reconfiguration_commit(struct reconfiguration *new, struct failure *failure)
 {
@@ -45,6 +55,7 @@ static int reconfiguration_commit(struct reconfiguration *new, struct failure *f
 
 	preflight_leave_cpus(&daemon->cpus, new->config); /* before workers have some of them */
 	r = service_walk(daemon, &new->added, SERVICE_START, SERVICE_CAPTURE, failure);
+	reconfiguration_note_flows(new);
 	if (r == 0)
 		r = service_walk(daemon, &daemon->services, SERVICE_CHANGE_GROUPS, SERVICE_CHANGE_FLOWS, failure);
 	return r;

@@ -118,8 +118,8 @@ void verdict_find_interface(struct verdict *verdict, const struct interface_drop
 	else if (!drops->counts_all && verdict->worst == FINDING_NOTE) {
 		verdict->is_from_rules = true;
 		verdict_find(verdict, FINDING_NOTE,
-		             "what was dropped before the flow rules is not known: the interface does not count all "
-		             "of it");
+		             "what did not come to the flow rules is not known: the interface does not count all of "
+		             "it, or the flow rules changed");
 	}
 }
 

@@ -399,3 +399,25 @@ def test_what_a_lan_sends_to_all_is_no_loss(daemon, wire, record, tmp, has_liste
     assert code == 0 and interface_of(one).get("kernel_dropped", 0) == n_unknown, interface_of(one)
     for one_socket in sockets:
         one_socket.close()
+
+
+# ---- what passes the flow rules ------------------------------------------------------------------------------------
+
+
+@needs_kernel
+def test_a_file_does_not_say_that_no_packet_passed_flow_rules_that_changed(daemon, wire, record, tmp):
+    """A reload takes the flow away for a moment."""
+    wire.move_sender()
+    both = [testbed.flow(port, wire.address) for port in (7502, 7503)]
+    one = daemon([testbed.stream(wire, flows=both)])
+    key = {"socket": str(one.socket_path), "mode": "0666"}
+
+    def change():
+        send(wire, 300)
+        for flows, first in ((both[1:], 300), (both, 310)):
+            one.write_config(key, [testbed.stream(wire, flows=flows)])
+            assert ibvcap("reload", "--socket", one.socket_path).returncode == 0, one.text()
+            send(wire, 10, first)
+
+    assert record_counted(one, record, tmp, lambda: send(wire, 300)) == ([*range(300)], True)
+    assert record_counted(one, record, tmp, change) == ([*range(300), *range(310, 320)], False)
