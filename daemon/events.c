@@ -20,8 +20,7 @@
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-#define SECOND_US  UINT64_C(1000000)
-#define DELETED_NS UINT64_C(1000000000)
+#define SECOND_US UINT64_C(1000000)
 
 /* The watchdog looks this often within its time, so a thread has at least half of the time for a round. */
 #define WATCHDOG_LOOKS 4
@@ -78,9 +77,7 @@ void events_worker_ended(void *context, const struct control_stream *control, ui
 	if (stream->service.removed)
 		schedule_reap(daemon);
 	else if (error < 0 && stream->service.ended)
-		events_fail(daemon, failure_set(daemon->result ? NULL : daemon->failure, EX_UNAVAILABLE, -error,
-		                                "stream '%s': device %s failed: %s", stream->config->name,
-		                                stream->interface->capabilities.device, strerror(-error)));
+		interface_fail(stream->interface, "the queues of a stream failed");
 	else
 		stream->service.ops->refresh(daemon, &stream->service);
 	schedule_end(daemon);
@@ -139,17 +136,14 @@ static void on_link_change(void *context, const struct link_change *change)
 	reopen_hurry(daemon);
 }
 
-/*
- * A card that is unplugged says that it failed, and its interface is deleted before that or after it: then the other
- * interfaces go on until it is back. So the end waits for that.
- */
-static void events_end_if_failed(struct daemon *daemon, const struct interface *interface)
+/* Nothing of it can be closed: only the kernel can end its use. */
+static void events_end_if_dead(struct daemon *daemon, const struct interface *interface)
 {
-	if (!interface->failure || interface_is_gone(interface) || daemon->stopping ||
-	    time_monotonic_ns() - interface->failed_ns < DELETED_NS)
+	if (!interface_has_failed(interface) || !interface->silent_ns || daemon->stopping)
 		return;
 	events_fail(daemon, failure_set(daemon->result ? NULL : daemon->failure, EX_UNAVAILABLE, EIO,
-	                                "device %s failed: %s", interface->capabilities.device, interface->failure));
+	                                "device %s failed: %s; it does not answer any more",
+	                                interface->capabilities.device, interface->failure));
 }
 
 static int on_second(sd_event_source *source, uint64_t, void *context)
@@ -162,7 +156,7 @@ static int on_second(sd_event_source *source, uint64_t, void *context)
 		interface_watch_silence(interface);
 		interface_tell_losses(interface, time_monotonic_ns());
 		interface_renew_clock(interface);
-		events_end_if_failed(daemon, interface);
+		events_end_if_dead(daemon, interface);
 	}
 	service_refresh_all(daemon);
 	schedule_reap(daemon); /* what waited for a reading, or an interface */
@@ -180,10 +174,7 @@ void events_take_notice(struct interface *interface, const struct backend_notice
 		interface_watch_link(interface);
 		break;
 	case BACKEND_NOTICE_DEVICE_FAILED:
-		if (interface->failure)
-			break;
-		interface->failure = notice->text;
-		interface->failed_ns = time_monotonic_ns();
+		interface_fail(interface, notice->text);
 		break;
 	case BACKEND_NOTICE_QUEUE_FAILED:
 	case BACKEND_NOTICE_OTHER:

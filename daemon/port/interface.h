@@ -186,6 +186,15 @@ static inline bool interface_is_replaced(const struct interface *interface)
 	return interface->deleted_ns && !interface->is_missing;
 }
 
+/** Note that the device, or what it did for a stream, has failed. text is static. */
+void interface_fail(struct interface *interface, const char *text);
+
+/**
+ * The device has failed, and its interface is there: it is not a card that is unplugged, which says the one and the
+ * other within a second. Its services are closed and opened again, too.
+ */
+bool interface_has_failed(const struct interface *interface);
+
 /** Renew silent_ns, and log once that the device does not answer, and that it does again. Every second. */
 void interface_watch_silence(struct interface *interface);
 

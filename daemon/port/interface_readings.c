@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define SILENT_NS (3 * TIME_SECOND_NS)
+#define FAILED_NS TIME_SECOND_NS
 
 /* ---- link ---------------------------------------------------------------------------------------- */
 
@@ -244,6 +245,24 @@ static void interface_take_kernel(void *context)
 	interface_renew_link(interface);
 	if (interface_is_replaced(interface) && interface->daemon)
 		schedule_reap(interface->daemon);
+}
+
+/* ---- a device that fails --------------------------------------------------------------------------- */
+
+void interface_fail(struct interface *interface, const char *text)
+{
+	if (interface->failure)
+		return;
+	interface->failure = text;
+	interface->failed_ns = time_monotonic_ns();
+	log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_DEVICE, .interface = interface->name},
+	            "interface %s: device %s failed: %s", interface->name, interface->capabilities.device, text);
+}
+
+bool interface_has_failed(const struct interface *interface)
+{
+	return interface->failure && !interface_is_gone(interface) &&
+	       time_monotonic_ns() - interface->failed_ns >= FAILED_NS;
 }
 
 /* ---- a device that does not answer ----------------------------------------------------------------- */

@@ -16,10 +16,11 @@
 
 /* ---- which interface a service has --------------------------------------------------------------- */
 
-/* One that was replaced only waits until its services are closed. */
+/* One that was replaced, or whose device has failed, only waits until its services are closed. */
 static bool interface_is_named(const struct interface *interface, const char *name)
 {
-	return strcmp(interface->name, name) == 0 && !interface_is_replaced(interface);
+	return strcmp(interface->name, name) == 0 && !interface_is_replaced(interface) &&
+	       !interface_has_failed(interface);
 }
 
 /* NULL: there is none. */

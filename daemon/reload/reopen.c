@@ -54,10 +54,11 @@ static void reopen_forget(struct daemon *daemon, struct reopening *reopening)
 
 /* ---- closing --------------------------------------------------------------------------------------- */
 
-/* One that is down would be opened as far as that goes, and some of it is not made up for when it is up. */
+/* A new one that is down would be opened as far as that goes, and some of it is not made up for when it is up. */
 static bool reopen_is_due(const struct interface *interface)
 {
-	return interface_is_replaced(interface) && interface->net.up && !interface->silent_ns;
+	return ((interface_is_replaced(interface) && interface->net.up) || interface_has_failed(interface)) &&
+	       !interface->silent_ns;
 }
 
 static bool reopen_has_services(const struct daemon *daemon, const struct interface *interface)
@@ -73,6 +74,7 @@ static bool reopen_has_services(const struct daemon *daemon, const struct interf
 /* Readers are told what they are told at the end of the daemon: they look for the next epoch. */
 static void reopen_close(struct daemon *daemon, const struct interface *interface)
 {
+	const struct log_about about = {.event = LOG_EVENT_DEVICE, .interface = interface->name};
 	struct reopening *reopening = reopen_find(daemon, interface->name);
 	struct service *service;
 
@@ -84,10 +86,15 @@ static void reopen_close(struct daemon *daemon, const struct interface *interfac
 		TAILQ_INSERT_TAIL(&daemon->reopenings, reopening, link);
 	}
 	reopening->closed_ns = time_monotonic_ns();
-	log_message(LOG_NOTICE, &(struct log_about){.event = LOG_EVENT_DEVICE, .interface = interface->name},
-	            "interface %s was deleted and is back (index %u, before %u): the device that is open went with the "
-	            "old one; its streams and channels are closed, and opened again with the new one",
-	            interface->name, interface->net.index, interface->opened_index);
+	if (interface_is_replaced(interface))
+		log_message(LOG_NOTICE, &about,
+		            "interface %s was deleted and is back (index %u, before %u): the device that is open went "
+		            "with the old one; its streams and channels are closed, and opened again with the new one",
+		            interface->name, interface->net.index, interface->opened_index);
+	else
+		log_message(LOG_NOTICE, &about,
+		            "interface %s: device %s has failed: its streams and channels are closed, and opened again",
+		            interface->name, interface->capabilities.device);
 	TAILQ_FOREACH (service, &daemon->services, link)
 		if (!service->removed && reopen_interface_of(service) == interface)
 			service->ops->remove(daemon, service, IBVCAP_DISCONNECT_SHUTDOWN);

@@ -162,38 +162,42 @@ def test_the_second_port_of_a_bond_has_no_device(stacked, start_daemon, net, wir
     assert f"no RDMA device behind {second.interface}; there are: mlx5_bond_0 port 1 ({bond})" in one.text(), one.text()
 
 
-def test_a_fatal_error_of_the_device_ends_the_daemon_and_the_next_one_works(start_daemon, daemon, consumer, wire, tmp):
+def test_a_device_with_a_fatal_error_is_opened_again_when_it_works(daemon, consumer, wire, tmp):
     fatal = tmp / "faults" / "fatal"
     fatal.parent.mkdir()
     streams, environment = [testbed.stream(wire)], {"SOFTHCA_FAULTS": str(fatal.parent)}
-    one = start_daemon(streams, environment=environment).wait_ready()
-    reader = consumer(one, "lidar")
+    one = daemon(streams, environment=environment)
+    reader = consumer(one, "lidar", "--reattach", 30000)
     wire.send(*[wire.frame(b"x" * 100, 7502)] * 3)
     testbed.wait_until(lambda: one.stream()["published"] == 3, what=one.stream)
     fatal.touch()
-    assert one.process.wait(30) == os.EX_UNAVAILABLE, one.text()
-    assert "device mlx5_0 failed: " in one.text(), one.text()
-    rows, counts = reader.finish()
-    assert [row["payload"] for row in rows] == [b"x" * 100] * 3, counts
-    refused = start_daemon(streams, environment=environment)
-    assert refused.process.wait(30) == os.EX_UNAVAILABLE and "does not answer" in refused.text(), refused.text()
+    testbed.wait_until(lambda: "cannot be opened again" in one.text(), 30, one.text)
+    assert "device mlx5_0 failed: " in one.text() and "does not answer" in one.text(), one.text()
+    assert one.stream()["state"] == "interface_gone"
     fatal.unlink()
-    receive_three(daemon(streams, environment=environment), consumer, wire)
+    testbed.wait_until(lambda: one.stream()["state"] == "capturing", 30, one.text)
+    receive_three(one, consumer, wire)
+    testbed.wait_until(lambda: any(it["delivered"] == 3 for it in one.status()["consumers"]), 10, one.status)
+    rows, counts = reader.finish(stop=True)
+    assert len(rows) == 6 and len({row["epoch"] for row in rows}) == 2 and rows[3]["unknown"], counts
 
 
-def test_a_device_that_fails_ends_the_daemon_which_names_it(start_daemon, build, net, wire, tmp, consumer):
+def test_a_device_that_fails_is_opened_again(start_daemon, build, net, wire, tmp, consumer):
     libraries = [*testbed.sanitizer_libraries(build.ibvcapd), testbed.BUILD / "tests/support/liblose_device.so"]
     lost = tmp / "lost"
     one = start_daemon([testbed.stream(wire)], prefix=["env", f"LD_PRELOAD={':'.join(map(str, libraries))}",
                                                        f"LOSE_DEVICE={lost}"]).wait_ready()
-    reader = consumer(one)
-    device = one.stream()["device"]
+    reader = consumer(one, "lidar", "--reattach", 30000)
+    device, epoch = one.stream()["device"], one.stream()["epoch"]
     wire.send(*[wire.frame(bytes(100), 7502)] * 10)
     testbed.wait_until(lambda: one.stream()["published"] == 10, 20, "ten packets")
     lost.touch()
     testbed.run("ip", "-n", net.rx, "link", "set", wire.interface, "down")  # an event
-    assert one.process.wait(20) == os.EX_UNAVAILABLE, one.text()
-    assert f"device {device} failed: " in one.text()
-    rows, counts = reader.finish()
-    assert len(rows) == 10, counts
+    testbed.wait_until(lambda: f"device {device} failed: " in one.text(), 20, one.text)
+    lost.unlink()
     testbed.run("ip", "-n", net.rx, "link", "set", wire.interface, "up")
+    testbed.wait_until(lambda: one.stream()["epoch"] != epoch and one.stream()["state"] == "capturing", 20, one.text)
+    receive_three(one, consumer, wire)
+    rows, counts = reader.finish(stop=True)
+    assert len(rows) == 13, counts
+    one.stop_clean()
