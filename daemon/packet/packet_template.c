@@ -2,8 +2,8 @@
 /* Builds the headers of packets to send. All sums are in the byte order of memory. */
 #include "daemon/packet/packet_template.h"
 
-#include "daemon/packet/packet_checksum.h"
 #include "daemon/packet/packet_plain.h"
+#include "lib/frame/checksum.h"
 
 #include <arpa/inet.h>
 #include <net/ethernet.h>
@@ -95,10 +95,10 @@ bool packet_template_init(struct packet_template *packet, const struct packet_ro
 	end = packet_put16(packet_put16(udp, route->source_port), route->destination_port) + PACKET_UDP_BYTES - 4;
 	packet->l3 = (uint8_t)(ip - packet->bytes);
 	packet->header_bytes = (uint8_t)(end - packet->bytes);
-	packet->ip_sum = packet->ipv6 ? 0 : packet_checksum_fold(packet_sum_bytes(ip, PACKET_IPV4_BYTES));
-	packet->udp_sum = packet_checksum_fold(packet_sum_bytes(route->source, address_bytes) +
-	                                       packet_sum_bytes(route->destination, address_bytes) +
-	                                       htons(IPPROTO_UDP) + packet_sum_bytes(udp, PACKET_UDP_BYTES));
+	packet->ip_sum = packet->ipv6 ? 0 : checksum_fold(checksum_sum_bytes(ip, PACKET_IPV4_BYTES));
+	packet->udp_sum = checksum_fold(checksum_sum_bytes(route->source, address_bytes) +
+	                                checksum_sum_bytes(route->destination, address_bytes) + htons(IPPROTO_UDP) +
+	                                checksum_sum_bytes(udp, PACKET_UDP_BYTES));
 	return true;
 }
 
@@ -123,15 +123,12 @@ void packet_write_headers(const struct packet_template *packet, uint8_t *row, co
 		packet_store16(ip + IPV4_ID, id_be);
 		if (packet->checksums != PACKET_CHECKSUMS_DEVICE)
 			packet_store16(ip + IPV4_CHECKSUM,
-			               (uint16_t)~packet_checksum_fold((uint64_t)packet->ip_sum + length_be + id_be));
+			               (uint16_t)~checksum_fold((uint64_t)packet->ip_sum + length_be + id_be));
 	}
 	if (packet->checksums == PACKET_CHECKSUMS_SOFTWARE) {
 		/* The length counts twice: in the pseudo header and in the header. */
-		uint16_t sum = packet_checksum_fold(packet->udp_sum + 2ull * udp_length_be +
-		                                    packet_sum_bytes(payload, payload_bytes));
-
-		/* RFC 768: 0 would mean that the packet has no checksum. */
-		packet_store16(udp + UDP_CHECKSUM, sum == 0xffff ? 0xffff : (uint16_t)~sum);
+		packet_store16(udp + UDP_CHECKSUM, checksum_of_transport(packet->udp_sum + 2ull * udp_length_be +
+		                                                         checksum_sum_bytes(payload, payload_bytes)));
 	}
 }
 
@@ -149,13 +146,13 @@ void packet_sum_for_kernel(uint8_t *headers, uint32_t header_bytes, uint32_t pay
 		packet_store16(ip + IPV4_LENGTH,
 		               htons((uint16_t)(PACKET_IPV4_BYTES + PACKET_UDP_BYTES + payload_bytes)));
 		packet_store16(ip + IPV4_CHECKSUM, 0);
-		sum = packet_checksum_fold(packet_sum_bytes(ip, PACKET_IPV4_BYTES));
+		sum = checksum_fold(checksum_sum_bytes(ip, PACKET_IPV4_BYTES));
 		packet_store16(ip + IPV4_CHECKSUM, (uint16_t)~sum);
 	} else {
 		packet_store16(ip + IPV6_LENGTH, udp_length_be);
 	}
 	packet_store16(udp + UDP_LENGTH, udp_length_be);
 	/* The addresses end the IP header. */
-	packet_store16(udp + UDP_CHECKSUM, packet_checksum_fold(packet_sum_bytes(udp - address_bytes, address_bytes) +
-	                                                        htons(IPPROTO_UDP) + udp_length_be));
+	packet_store16(udp + UDP_CHECKSUM, checksum_fold(checksum_sum_bytes(udp - address_bytes, address_bytes) +
+	                                                 htons(IPPROTO_UDP) + udp_length_be));
 }

@@ -2,7 +2,7 @@
 /* Collects the fragments of datagrams in buffers of their own, and says when one is whole. */
 #include "daemon/reassembly/datagrams.h"
 
-#include "daemon/packet/packet_checksum.h"
+#include "lib/frame/checksum.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -422,7 +422,7 @@ static void end_headers(const struct datagram *datagram)
 	store_be16(ip + 2, ip_bytes + datagram->end);
 	store_be16(ip + 6, frame_be16(ip + 6) & IPV4_DONT);
 	store_be16(ip + 10, 0);
-	sum = (uint16_t)~packet_checksum_fold(packet_sum_bytes(ip, ip_bytes));
+	sum = (uint16_t)~checksum_fold(checksum_sum_bytes(ip, ip_bytes));
 	memcpy(ip + 10, &sum, sizeof(sum));
 }
 
@@ -438,9 +438,9 @@ static bool is_checksum_bad(const struct datagrams *d, const struct datagram *da
 		return false;
 	store_be16(pseudo + 2, udp_bytes);
 	pseudo[5] = IPPROTO_UDP;
-	return packet_checksum_fold(packet_sum_bytes(datagram->key.source, 16) +
-	                            packet_sum_bytes(datagram->key.destination, 16) + packet_sum_bytes(pseudo, 8) +
-	                            packet_sum_bytes(udp, udp_bytes)) != UINT16_MAX;
+	return checksum_fold(checksum_sum_bytes(datagram->key.source, 16) +
+	                     checksum_sum_bytes(datagram->key.destination, 16) + checksum_sum_bytes(pseudo, 8) +
+	                     checksum_sum_bytes(udp, udp_bytes)) != UINT16_MAX;
 }
 
 static void datagram_show(const struct datagrams *d, const struct datagram *datagram, struct datagram_frame *whole)

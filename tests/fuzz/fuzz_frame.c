@@ -5,7 +5,7 @@
  * frames that they know. The first byte is how many bytes were not captured.
  */
 #include "daemon/backend/bpf/flow_key.h"
-#include "lib/frame/frame.h"
+#include "lib/frame/frame_checksum.h"
 #include "lib/recording/capture.h"
 #include "tests/fuzz/require.h"
 
@@ -69,6 +69,16 @@ static void check_datagram(const uint8_t *bytes, uint32_t captured, uint32_t wir
 	require(frame->payload_at + datagram.bytes <= captured, "was captured");
 }
 
+static void check_checksum(const uint8_t *bytes, uint32_t captured, const struct frame *frame)
+{
+	struct frame_checksum checksum;
+
+	if (!frame_find_checksum(bytes, captured, &checksum))
+		return;
+	require(checksum.from == frame->l4_at && !frame_is_fragment(frame), "it is of the header that the walk finds");
+	require(checksum.at + 2 <= captured && checksum.at - checksum.from < checksum.bytes, "which has the field");
+}
+
 /* The programs take no more than two tags, none of type 0x9100, and no extension headers. */
 static void check_programs(const uint8_t *bytes, uint32_t captured, const struct frame *frame)
 {
@@ -103,6 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_plain(bytes, captured, &frame);
 	check_cut(bytes, captured, wire_bytes + 1, &frame);
 	check_datagram(bytes, captured, wire_bytes, &frame);
+	check_checksum(bytes, captured, &frame);
 	check_programs(bytes, captured, &frame);
 	free(bytes);
 	return 0;
