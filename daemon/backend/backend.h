@@ -181,6 +181,8 @@ enum backend_event_flag {
 	BACKEND_EVENT_CHECKSUM_BAD = 1 << 0, /* the device found the IP or UDP checksum wrong; else unknown or right */
 	/* The device has no time of this packet: timestamp_raw is CLOCK_REALTIME in ns, as the kernel read it. */
 	BACKEND_EVENT_KERNEL_TIME = 1 << 1,
+	/* The sender's machine left the UDP or TCP checksum to a card, and the field has the pseudo header's sum. */
+	BACKEND_EVENT_CHECKSUM_PARTIAL = 1 << 2,
 };
 
 /* Slots come back in the order in which they were posted. The worker compares bytes, status and flags at once. */

@@ -113,7 +113,7 @@ static bool take_fragment(struct reassembly *r, const struct backend_event *from
 	posted_rows_copy(&r->rows, whole.header_bytes, whole.bytes, whole.n_kept);
 	end_row(r, whole.header_bytes + whole.n_bytes, from, to);
 	to->tag = whole.tag;
-	to->flags &= (uint8_t)~BACKEND_EVENT_CHECKSUM_BAD;
+	to->flags &= (uint8_t) ~(BACKEND_EVENT_CHECKSUM_BAD | BACKEND_EVENT_CHECKSUM_PARTIAL);
 	if (whole.is_checksum_bad)
 		to->flags |= BACKEND_EVENT_CHECKSUM_BAD;
 	return true;

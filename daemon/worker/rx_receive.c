@@ -12,7 +12,8 @@
 
 #include <errno.h>
 
-#define LOW_PART 8 /* this part of the queue's slots, and a batch, count as none */
+#define LOW_PART         8 /* this part of the queue's slots, and a batch, count as none */
+#define UNUSUAL_CHECKSUM (BACKEND_EVENT_CHECKSUM_BAD | BACKEND_EVENT_CHECKSUM_PARTIAL)
 
 /* ---- one span: rows of one block ----------------------------------------------------------------- */
 
@@ -103,6 +104,14 @@ static inline uint64_t event_word(const struct backend_event *event)
 	return word;
 }
 
+static inline uint64_t meta_word(struct ibvcap_meta meta)
+{
+	uint64_t word;
+
+	memcpy(&word, &meta.length, sizeof(word));
+	return word;
+}
+
 static inline void meta_set_word(struct ibvcap_meta *meta, uint64_t word)
 {
 	memcpy((uint8_t *)meta + offsetof(struct ibvcap_meta, length), &word, sizeof(word));
@@ -128,7 +137,7 @@ static inline __attribute__((always_inline)) bool learn_kind(const struct rx_rec
 
 	if (__builtin_expect(!packet_word_is_plain(plain, headers) || length > slot_bytes ||
 	                             udp_length + plain->before_udp > ip_end || ip_end > event->bytes ||
-	                             (event->flags & BACKEND_EVENT_CHECKSUM_BAD),
+	                             (event->flags & UNUSUAL_CHECKSUM),
 	                     0))
 		return false;
 	kind->event = event_word(event);
@@ -136,6 +145,27 @@ static inline __attribute__((always_inline)) bool learn_kind(const struct rx_rec
 	kind->udp_length_be = udp_length_be;
 	kind->length = length;
 	kind->meta = (length < slot_bytes ? receive->meta_short : receive->meta_full) + length * receive->meta_byte;
+	return true;
+}
+
+/*
+ * The same for a packet whose sender left the checksum to a card: on some interfaces each packet is one. False with
+ * zero_rest, too, whose pass knows no such rows.
+ */
+static __attribute__((noinline)) bool learn_partial_kind(struct rx_receive *receive, const struct rx_span *span,
+                                                         uint32_t i, const struct backend_event *event)
+{
+	const uint8_t *ip = span->headers + (size_t)i * receive->header_stride + receive->plain.l3;
+	const size_t udp_length_at = receive->plain.udp_length_at;
+	struct backend_event other = *event;
+
+	other.flags &= (uint8_t)~BACKEND_EVENT_CHECKSUM_PARTIAL;
+	if (other.flags == event->flags || receive->ring->flags & IBVCAP_RING_FLAG_ZERO_REST ||
+	    !learn_kind(receive, &other, ip, packet_plain_word(&receive->plain, ip, udp_length_at), udp_length_at,
+	                &receive->kind))
+		return false;
+	receive->kind.event = event_word(event);
+	receive->kind.meta |= meta_word((struct ibvcap_meta){.flags = IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM});
 	return true;
 }
 
@@ -172,7 +202,8 @@ describe_packets(struct rx_receive *receive, const struct rx_span *span, const s
 		                     0)) {
 			tally_kind(tally, kind, (uint64_t)(meta - kind_from), ring->slot_bytes);
 			kind_from = meta;
-			if (__builtin_expect(!learn_kind(receive, event, ip, headers, udp_length_at, kind), 0)) {
+			if (__builtin_expect(!learn_kind(receive, event, ip, headers, udp_length_at, kind), 0) &&
+			    !learn_partial_kind(receive, span, (uint32_t)(meta - span->meta), event)) {
 				receive->newest_ns = newest_ns;
 				if (!describe_other(receive, span, (uint32_t)(meta - span->meta), event, clock, tally))
 					break;
@@ -214,8 +245,7 @@ static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span
 		uint64_t length = (uint64_t)event->bytes - ring->header_bytes, utc_ns;
 
 		/* length is 0 or huge if there was an error. */
-		if (__builtin_expect(length - 1 >= ring->slot_bytes || (event->flags & BACKEND_EVENT_CHECKSUM_BAD),
-		                     0)) {
+		if (__builtin_expect(length - 1 >= ring->slot_bytes || (event->flags & UNUSUAL_CHECKSUM), 0)) {
 			if (!describe_other(receive, span, i, event, clock, tally))
 				break;
 			continue;
@@ -376,14 +406,6 @@ static void receive_note_short_poll(struct rx_receive *receive)
 	if (rx_receive_may_have_lost(receive))
 		receive->n_low++;
 	receive_note_given(receive);
-}
-
-static uint64_t meta_word(struct ibvcap_meta meta)
-{
-	uint64_t word;
-
-	memcpy(&word, &meta.length, sizeof(word));
-	return word;
 }
 
 int rx_receive_init(struct rx_receive *receive)

@@ -143,6 +143,8 @@ __attribute__((noinline, cold)) void rx_describe_unusual(const struct rx_receive
 	*meta = (struct ibvcap_meta){.timestamp_ns = meta->timestamp_ns, .header_length = (uint8_t)header_bytes};
 	if (event->flags & BACKEND_EVENT_CHECKSUM_BAD)
 		meta->flags |= IBVCAP_PACKET_FLAG_BAD_CHECKSUM;
+	if (event->flags & BACKEND_EVENT_CHECKSUM_PARTIAL)
+		meta->flags |= IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM;
 	if (is_error)
 		meta->flags = IBVCAP_PACKET_FLAG_ERROR;
 	else if (ring->flags & IBVCAP_RING_FLAG_FRAMES)

@@ -41,11 +41,11 @@ struct recv_options {
 		.count = UINT64_MAX, .duration_ns = UINT64_MAX, .cpu = -1                                           \
 	}
 
-#define RECV_FLAGS          9 /* of enum ibvcap_packet_flag */
-#define RECV_FLAG_TRUNCATED 1 /* the bit of IBVCAP_PACKET_FLAG_TRUNCATED */
-#define RECV_FLAG_FRAGMENT  3 /* the bit of IBVCAP_PACKET_FLAG_FRAGMENT */
-#define RECV_FLAG_ERROR     5 /* the bit of IBVCAP_PACKET_FLAG_ERROR */
-#define RECV_FLAG_MALFORMED 8 /* the bit of IBVCAP_PACKET_FLAG_MALFORMED */
+#define RECV_FLAGS          10 /* of enum ibvcap_packet_flag */
+#define RECV_FLAG_TRUNCATED 1  /* the bit of IBVCAP_PACKET_FLAG_TRUNCATED */
+#define RECV_FLAG_FRAGMENT  3  /* the bit of IBVCAP_PACKET_FLAG_FRAGMENT */
+#define RECV_FLAG_ERROR     5  /* the bit of IBVCAP_PACKET_FLAG_ERROR */
+#define RECV_FLAG_MALFORMED 8  /* the bit of IBVCAP_PACKET_FLAG_MALFORMED */
 
 /* Rows that were received, and their payload bytes. A gap is a run of skipped packets. */
 struct recv_totals {

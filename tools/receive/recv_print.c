@@ -16,9 +16,10 @@
 
 /* Indexed by the bit of the flag. */
 static const char *const flag_names[RECV_FLAGS] = {
-	"short", "truncated", "irregular", "fragment", "bad_checksum", "error", "unusable", "kernel_time", "malformed",
+	"short", "truncated", "irregular",   "fragment",  "bad_checksum",
+	"error", "unusable",  "kernel_time", "malformed", "partial_checksum",
 };
-static_assert(IBVCAP_PACKET_FLAG_MALFORMED == 1 << (RECV_FLAGS - 1), "a flag wants its name here");
+static_assert(IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM == 1 << (RECV_FLAGS - 1), "a flag wants its name here");
 
 static void print_dump_line(const uint8_t *bytes, size_t offset, size_t n)
 {

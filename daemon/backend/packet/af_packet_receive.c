@@ -8,6 +8,7 @@
 #include "daemon/backend/packet/af_packet.h"
 
 #include "lib/base/time.h"
+#include "lib/frame/frame_checksum.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,6 +21,8 @@
 #define TAG_AT    12 /* a VLAN tag follows the two MAC addresses */
 #define TAG_BYTES 4
 #define GSO_KIND  7 /* of gso_type, whose other bits are flags */
+
+#define SCTP_CHECKSUM 8
 
 /* ---- the hot path -------------------------------------------------------------------------------- */
 
@@ -120,10 +123,13 @@ static struct virtio_net_hdr receive_lengths(const struct tpacket2_hdr *header)
 	return lengths;
 }
 
-/* The payload bytes of each packet that the kernel has merged, but for the last one. 0: nothing is merged. */
-static uint32_t receive_merged_bytes(const struct af_packet_receive *receive, const struct tpacket2_hdr *header)
+/* Has the kernel merged several packets? A frame of VIRTIO_NET_HDR_GSO_UDP is one, which the kernel would fragment. */
+static bool receive_is_merged(const struct af_packet_receive *receive, const struct tpacket2_hdr *header)
 {
-	return receive->has_lengths ? receive_lengths(header).gso_size : 0;
+	const struct virtio_net_hdr lengths =
+		receive->has_lengths ? receive_lengths(header) : (struct virtio_net_hdr){0};
+
+	return lengths.gso_size && (lengths.gso_type & GSO_KIND) != VIRTIO_NET_HDR_GSO_UDP;
 }
 
 /* Without a tag that the kernel has taken out. */
@@ -146,7 +152,7 @@ static __attribute__((noinline)) uint32_t receive_find_frame_tag(const struct af
 }
 
 static void receive_fill_row(struct af_packet_receive *receive, const struct receive_frame *frame,
-                             const struct af_packet_row *row, struct backend_event *event)
+                             const struct af_packet_row *row, uint8_t flags, struct backend_event *event)
 {
 	const struct tpacket2_hdr *header = frame->header;
 	uint32_t row_bytes = receive->rows.header_bytes + receive->rows.slot_bytes, present = 0;
@@ -156,7 +162,7 @@ static void receive_fill_row(struct af_packet_receive *receive, const struct rec
 	posted_rows_end(&receive->rows, row->bytes, event);
 	event->timestamp_raw = receive->timestamps ? header->tp_sec * TIME_SECOND_NS + header->tp_nsec : 0;
 	event->tag = receive->tags ? receive_find_frame_tag(receive, frame) : 0;
-	event->flags = 0;
+	event->flags = flags;
 	event->flags |= header->tp_status & TP_STATUS_TS_RAW_HARDWARE ? 0 : receive->flag_of_kernel_time;
 	/* The socket had no room for the whole frame. That does not matter if the row is full. */
 	if (present < row->bytes && present < row_bytes) {
@@ -178,23 +184,46 @@ static void receive_count_merged(struct af_packet_receive *receive, uint32_t n, 
 		atomic_fetch_add_explicit(&base->n_dropped[BACKEND_DROP_MERGED], n, memory_order_relaxed);
 }
 
+/*
+ * The sender's machine left a checksum to a card. If it is that of the outermost UDP or TCP header, the event says so,
+ * and who copies the row can compute it. The checksum of a packet in a tunnel is written to the frame, which is the
+ * daemon's until it is released, because the row does not say where it is. SCTP has a sum of another kind.
+ */
+static __attribute__((noinline, cold)) uint8_t receive_find_partial_checksum(const struct af_packet_receive *receive,
+                                                                             const struct receive_frame *frame)
+{
+	const struct virtio_net_hdr lengths = receive_lengths(frame->header);
+	const uint8_t *ip = frame->bytes + frame->before_ip;
+	uint32_t from = lengths.csum_start, at = from + lengths.csum_offset;
+	uint16_t checksum;
+
+	if (!receive->has_lengths || !(lengths.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) ||
+	    lengths.csum_offset == SCTP_CHECKSUM || frame->n_bytes < frame->header->tp_len ||
+	    at + sizeof(checksum) > frame->n_bytes ||
+	    from == frame->before_ip + (*ip >> 4 == 4 ? (*ip & 15u) * 4 : FRAME_IPV6_BYTES))
+		return BACKEND_EVENT_CHECKSUM_PARTIAL;
+	checksum = checksum_of_transport(checksum_sum_bytes(frame->bytes + from, frame->n_bytes - from));
+	memcpy((uint8_t *)frame->bytes + at, &checksum, sizeof(checksum));
+	return 0;
+}
+
 static void receive_take_frame(struct af_packet_receive *receive, const struct tpacket2_hdr *header,
                                struct backend_event *event)
 {
 	const struct receive_frame frame = receive_read_frame(receive, header);
 	struct af_packet_row row;
+	uint8_t flags = 0;
 
+	if (__builtin_expect(header->tp_status & TP_STATUS_CSUMNOTREADY, 0))
+		flags = receive_find_partial_checksum(receive, &frame);
 	receive_describe_frame(receive, &frame, &row);
-	receive_fill_row(receive, &frame, &row, event);
+	receive_fill_row(receive, &frame, &row, flags, event);
 	af_packet_ring_release(&receive->ring);
 }
 
-/* 0: nothing is merged, but the kernel would fragment the packet. */
 static uint8_t receive_merged_protocol(const struct virtio_net_hdr *lengths)
 {
 	switch (lengths->gso_type & GSO_KIND) {
-	case VIRTIO_NET_HDR_GSO_UDP:
-		return 0;
 	case VIRTIO_NET_HDR_GSO_TCPV4:
 	case VIRTIO_NET_HDR_GSO_TCPV6:
 		return IPPROTO_TCP;
@@ -212,17 +241,16 @@ receive_take_merged(struct af_packet_receive *receive, const struct tpacket2_hdr
 	                                .protocol = receive_merged_protocol(&lengths)};
 	const struct receive_frame frame = receive_read_frame(receive, header);
 	struct af_packet_row row;
-	uint32_t n = 1;
+	uint32_t n;
 
 	receive_describe_frame(receive, &frame, &row);
 	if (lengths.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) /* a VLAN tag, or the Ethernet header, was added before it */
 		merge.transport_at = lengths.csum_start + (row.bytes - header->tp_len);
-	if (merge.protocol)
-		n = af_packet_row_cut(&row, &merge, receive->n_cut);
+	n = af_packet_row_cut(&row, &merge, receive->n_cut);
 	if (receive->n_cut == 0)
 		receive_count_merged(receive, n ? n : af_packet_row_count(&row, &merge), n > 0);
 	if (n)
-		receive_fill_row(receive, &frame, &row, event);
+		receive_fill_row(receive, &frame, &row, 0, event);
 	receive->n_cut = receive->n_cut + 1 < n ? receive->n_cut + 1 : 0;
 	if (receive->n_cut == 0)
 		af_packet_ring_release(&receive->ring);
@@ -239,7 +267,7 @@ int af_packet_poll(struct backend_queue *base, struct backend_event *events, uin
 
 		if (!header)
 			break;
-		if (__builtin_expect(receive_merged_bytes(receive, header), 0))
+		if (__builtin_expect(receive_is_merged(receive, header), 0))
 			n += receive_take_merged(receive, header, &events[n]);
 		else
 			receive_take_frame(receive, header, &events[n++]);

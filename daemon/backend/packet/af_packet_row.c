@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Takes apart packets in which the kernel has merged several: a sender's with UDP_SEGMENT or of TCP, or received ones
- * that GRO merged; in tunnels, too. Each gets the headers that it has on the wire. Its checksums of UDP, TCP and GRE
- * are 0, because nobody has computed them yet.
+ * that GRO merged; in tunnels, too. Each gets the headers that it has on the wire.
  */
 #include "daemon/backend/packet/af_packet.h"
 
-#include "lib/frame/frame.h"
+#include "lib/base/min.h"
+#include "lib/frame/frame_checksum.h"
 
 #include <netinet/in.h>
 #include <string.h>
@@ -57,14 +57,9 @@ static void row_gather(const struct af_packet_row *row, struct row_headers *head
 	}
 }
 
-static uint32_t row_sum(const uint8_t *bytes, uint32_t n)
+static void row_put_checksum(uint8_t *at, uint16_t checksum)
 {
-	uint32_t sum = 0;
-
-	for (uint32_t i = 0; i < n; i += 2)
-		sum += frame_be16(bytes + i);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
+	memcpy(at, &checksum, sizeof(checksum));
 }
 
 /*
@@ -83,7 +78,7 @@ static bool row_read_inner(const struct row_headers *headers, uint32_t row_bytes
 		return false;
 	frame_walk_from(headers->bytes, headers->n, row_bytes, at, is_ipv4 ? ETHERTYPE_IP : ETHERTYPE_IPV6, frame);
 	if (!frame->l4_at || row_bytes - frame->l4_at <= payload_bytes ||
-	    (is_ipv4 && row_sum(ip, frame->l4_at - at) != 0xffff))
+	    (is_ipv4 && checksum_fold(checksum_sum_bytes(ip, frame->l4_at - at)) != UINT16_MAX))
 		return false;
 	return frame->protocol != IPPROTO_UDP || frame->udp_length == row_bytes - frame->l4_at;
 }
@@ -130,12 +125,8 @@ static void row_write_level(uint8_t *bytes, const struct frame *frame, uint32_t 
 {
 	uint8_t *ip = bytes + frame->l3_at, *transport = bytes + frame->l4_at;
 
-	if (frame->protocol == IPPROTO_UDP) {
+	if (frame->protocol == IPPROTO_UDP)
 		row_put16(transport + UDP_LENGTH, row_bytes - frame->l4_at);
-		row_put16(transport + UDP_CHECKSUM, 0);
-	} else if (frame->protocol == IPPROTO_GRE && *transport & GRE_HAS_SUM) {
-		row_put16(transport + GRE_CHECKSUM, 0);
-	}
 	if (frame->ip_version == 6) {
 		row_put16(ip + IPV6_LENGTH, row_bytes - frame->l3_at - FRAME_IPV6_BYTES);
 		return;
@@ -143,7 +134,38 @@ static void row_write_level(uint8_t *bytes, const struct frame *frame, uint32_t 
 	row_put16(ip + IPV4_LENGTH, row_bytes - frame->l3_at);
 	row_put16(ip + IPV4_ID, frame_be16(ip + IPV4_ID) + i);
 	row_put16(ip + IPV4_CHECKSUM, 0);
-	row_put16(ip + IPV4_CHECKSUM, ~row_sum(ip, frame->l4_at - frame->l3_at));
+	row_put_checksum(ip + IPV4_CHECKSUM,
+	                 (uint16_t)~checksum_fold(checksum_sum_bytes(ip, frame->l4_at - frame->l3_at)));
+}
+
+/* Where it is; NULL: there is none, as in a datagram of UDP whose checksum was 0 before it was merged. */
+static uint8_t *row_find_checksum(uint8_t *transport, uint8_t protocol)
+{
+	switch (protocol) {
+	case IPPROTO_UDP:
+		return frame_be16(transport + UDP_CHECKSUM) ? transport + UDP_CHECKSUM : NULL;
+	case IPPROTO_TCP:
+		return transport + TCP_CHECKSUM;
+	case IPPROTO_GRE:
+		return *transport & GRE_HAS_SUM ? transport + GRE_CHECKSUM : NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* The headers are written, and all checksums of the levels inside this one. payload_sum: of the bytes behind them. */
+static void row_write_checksum(struct row_headers *headers, const struct frame *frame, uint32_t row_bytes,
+                               uint64_t payload_sum)
+{
+	uint8_t *transport = headers->bytes + frame->l4_at, *at = row_find_checksum(transport, frame->protocol);
+
+	if (!at)
+		return;
+	if (frame->protocol != IPPROTO_GRE)
+		payload_sum += frame_pseudo_sum(headers->bytes, frame, row_bytes - frame->l4_at);
+	row_put_checksum(at, 0);
+	payload_sum += checksum_sum_bytes(transport, headers->payload_at - frame->l4_at);
+	row_put_checksum(at, checksum_of_transport(payload_sum));
 }
 
 /* Of packet i, whose payload begins `after` bytes after that of the first one. */
@@ -154,7 +176,6 @@ static void row_write_tcp(uint8_t *tcp, uint32_t after, uint32_t i, bool is_last
 	sequence += after;
 	row_put16(tcp + TCP_SEQUENCE, sequence >> 16);
 	row_put16(tcp + TCP_SEQUENCE + 2, sequence);
-	row_put16(tcp + TCP_CHECKSUM, 0);
 	if (i > 0)
 		tcp[TCP_FLAGS] &= (uint8_t)~TCP_ONLY_ONCE;
 	if (!is_last)
@@ -176,6 +197,7 @@ uint32_t af_packet_row_cut(struct af_packet_row *row, const struct af_packet_mer
 	const struct af_packet_part *last = &row->parts[row->n_parts - 1];
 	uint32_t before_last = 0, after = i * merge->payload_bytes, at, n, here, present;
 	struct row_headers headers;
+	uint64_t payload_sum;
 
 	for (uint32_t part = 0; part + 1 < row->n_parts; part++)
 		before_last += row->parts[part].n;
@@ -185,13 +207,16 @@ uint32_t af_packet_row_cut(struct af_packet_row *row, const struct af_packet_mer
 	if (at >= row->bytes)
 		return 0;
 	n = i + (row->bytes - at + merge->payload_bytes - 1) / merge->payload_bytes;
-	here = row->bytes - at < merge->payload_bytes ? row->bytes - at : merge->payload_bytes;
+	here = u32_min(row->bytes - at, merge->payload_bytes);
 	present = before_last + last->n > at ? before_last + last->n - at : 0;
 	for (uint32_t level = 0; level < headers.n_levels; level++)
 		row_write_level(headers.bytes, &headers.levels[level], headers.payload_at + here, i);
 	if (merge->protocol == IPPROTO_TCP)
 		row_write_tcp(headers.bytes + headers.levels[headers.n_levels - 1].l4_at, after, i, i + 1 == n);
-	row->parts[1] = (struct af_packet_part){last->bytes + (at - before_last), present < here ? present : here};
+	row->parts[1] = (struct af_packet_part){last->bytes + (at - before_last), u32_min(present, here)};
+	payload_sum = checksum_sum_bytes(row->parts[1].bytes, row->parts[1].n);
+	for (uint32_t level = headers.n_levels; level-- > 0;)
+		row_write_checksum(&headers, &headers.levels[level], headers.payload_at + here, payload_sum);
 	memcpy(row->made, headers.bytes, headers.payload_at);
 	row->parts[0] = (struct af_packet_part){row->made, headers.payload_at};
 	row->n_parts = 2;

@@ -42,6 +42,7 @@ struct xdp_interface {
 	uint32_t n_card_queues;   /* receive queues in use */
 	uint32_t max_card_queues; /* that the driver can have */
 	uint32_t ring_slots;      /* slots of the card's own receive ring; 0: none, or unknown */
+	bool has_device;          /* a card, or one that a hypervisor emulates */
 };
 
 int xdp_interface_read(struct xdp_interface *interface, const char *name, struct failure *failure);

@@ -43,6 +43,7 @@ static void interface_read_queues(struct xdp_interface *interface)
 int xdp_interface_read(struct xdp_interface *interface, const char *name, struct failure *failure)
 {
 	struct net_interface now;
+	struct net_driver driver;
 	int r = net_interface_read(name, &now, failure);
 
 	if (r < 0)
@@ -50,5 +51,7 @@ int xdp_interface_read(struct xdp_interface *interface, const char *name, struct
 	*interface = (struct xdp_interface){.index = now.index, .mtu = now.mtu};
 	snprintf(interface->name, sizeof(interface->name), "%s", name);
 	interface_read_queues(interface);
+	net_driver_read(name, &driver);
+	interface->has_device = driver.has_device;
 	return 0;
 }

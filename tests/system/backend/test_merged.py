@@ -109,11 +109,14 @@ def expect_each_is_a_row(one, tmp, headers, send, n=CALLS * SEGMENTS):
 
 
 def expect_lengths(frame, ip_at, protocol):
-    """Of the headers, to the end of the frame."""
+    """Of the headers, to the end of the frame; and their checksums, if a datagram of UDP has one."""
     assert struct.unpack("!H", frame[ip_at + 2:ip_at + 4])[0] == len(frame) - ip_at
     assert checksum(frame[ip_at:ip_at + 20]) == 0 and frame[ip_at + 9] == protocol
     if protocol == UDP:
         assert struct.unpack("!H", frame[ip_at + 24:ip_at + 26])[0] == len(frame) - ip_at - 20
+    if protocol == TCP or protocol == UDP and frame[ip_at + 26:ip_at + 28] != bytes(2):
+        pseudo = frame[ip_at + 12:ip_at + 20] + struct.pack("!HH", protocol, len(frame) - ip_at - 20)
+        assert checksum(pseudo + frame[ip_at + 20:]) == 0
 
 
 @pytest.mark.parametrize("ends", [
@@ -130,6 +133,7 @@ def test_every_datagram_in_vxlan_is_a_row(daemon, net, wire, tmp, ends, is_termi
     for frame in frames[::7]:
         expect_lengths(frame, 14, UDP)
         expect_lengths(frame, 64, UDP)
+        assert frame[90:92] != bytes(2), "the sender's kernel gives datagrams of UDP a checksum"
 
 
 @pytest.mark.parametrize("ends", [
@@ -141,6 +145,7 @@ def test_every_plain_datagram_is_a_row(daemon, net, wire, tmp, ends):
         frames = expect_each_is_a_row(one, tmp, 42, lambda: send_numbered(net, wire.address, 7502))
     for frame in frames[::7]:
         expect_lengths(frame, 14, UDP)
+        assert frame[40:42] != bytes(2)
 
 
 # ---- merged packets of tunnels that this kernel may not have ---------------------------------------------------------

@@ -368,6 +368,30 @@ Test(rx_rows, a_row_says_which_flow_matched)
 	}
 }
 
+Test(rx_rows, a_partial_checksum_is_marked_whatever_a_row_holds)
+{
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes, i;
+
+	for (int layout = 0; layout < 2; layout++) {
+		config.layout = layout ? CONFIG_LAYOUT_FRAME : CONFIG_LAYOUT_UDP;
+		config.zero_rest = true;
+		begin();
+		for (uint32_t round = 0; round < 3; round++) {
+			scripted_set_flags(queue, round == 1 ? 0 : BACKEND_EVENT_CHECKSUM_PARTIAL);
+			i = arrive_udp(&(struct frame_options){.payload_bytes = 40}, frame, &bytes);
+			cr_expect(
+				eq(u32, batch.meta[i].flags,
+			           IBVCAP_PACKET_FLAG_SHORT | (round == 1 ? 0 : IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM)));
+			cr_expect(eq(u32, batch.meta[i].length, layout ? bytes : 40));
+			expect_all(ibvcap_rx_payload(&batch, i) + batch.meta[i].length, 0, 100 - batch.meta[i].length);
+		}
+		cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_BAD_CHECKSUM]), 0));
+		if (!layout)
+			tear_down();
+	}
+}
+
 /* ---- packets of all kinds between each other --------------------------------------------------------- */
 
 struct kind {
@@ -377,7 +401,8 @@ struct kind {
 	struct ibvcap_meta meta; /* without a time */
 };
 
-#define SHORT IBVCAP_PACKET_FLAG_SHORT
+#define SHORT   IBVCAP_PACKET_FLAG_SHORT
+#define PARTIAL IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM
 
 /* Rows have 100 bytes. */
 static const struct kind kinds[] = {
@@ -401,6 +426,18 @@ static const struct kind kinds[] = {
                   .flags = IBVCAP_PACKET_FLAG_BAD_CHECKSUM,
                   .header_length = NETWORK,
                   .wire_length = 100}},
+	{.frame = {.payload_bytes = 100},
+         .flags = BACKEND_EVENT_CHECKSUM_PARTIAL,
+         .meta = {.length = 100, .flags = PARTIAL, .header_length = NETWORK, .wire_length = 100}},
+	{.frame = {.payload_bytes = 40},
+         .flags = BACKEND_EVENT_CHECKSUM_PARTIAL,
+         .meta = {.length = 40, .flags = SHORT | PARTIAL, .header_length = NETWORK, .wire_length = 40}},
+	{.frame = {.payload_bytes = 101},
+         .flags = BACKEND_EVENT_CHECKSUM_PARTIAL,
+         .meta = {.length = 100,
+                  .flags = IBVCAP_PACKET_FLAG_TRUNCATED | PARTIAL,
+                  .header_length = NETWORK,
+                  .wire_length = 101}},
 	{.frame = {.payload_bytes = 40, .ip_option_bytes = 8},
          .meta = {.length = 40,
                   .flags = SHORT | IBVCAP_PACKET_FLAG_IRREGULAR,
@@ -410,6 +447,8 @@ static const struct kind kinds[] = {
          .status = BACKEND_SLOT_ERROR,
          .meta = {.length = 0, .flags = IBVCAP_PACKET_FLAG_ERROR, .header_length = NETWORK, .wire_length = 0}},
 };
+
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 static const struct ibvcap_meta *meta_at(uint64_t sequence)
 {
@@ -426,11 +465,11 @@ Test(rx_rows, each_packet_has_the_meta_of_its_kind_whatever_came_before_it)
 	begin();
 	srand(1);
 	for (uint32_t round = 0; round < 2000; round++) {
-		uint32_t n = 1 + (uint32_t)rand() % 64, n_kinds = 1 + (uint32_t)rand() % 10,
-			 first = (uint32_t)rand() % 10;
+		uint32_t n = 1 + (uint32_t)rand() % 64, n_kinds = 1 + (uint32_t)rand() % N_KINDS,
+			 first = (uint32_t)rand() % N_KINDS;
 
 		for (uint32_t i = 0; i < n; i++) {
-			const struct kind *kind = sent[i] = &kinds[(first + (uint32_t)rand() % n_kinds) % 10];
+			const struct kind *kind = sent[i] = &kinds[(first + (uint32_t)rand() % n_kinds) % N_KINDS];
 
 			scripted_set_flags(queue, kind->flags);
 			if (kind->status)

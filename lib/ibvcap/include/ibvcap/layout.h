@@ -99,6 +99,11 @@ enum ibvcap_packet_flag {
 	 * socket gets nothing of such a packet. The row has the frame's next length of wire_length bytes.
 	 */
 	IBVCAP_PACKET_FLAG_MALFORMED = 1 << 8,
+	/*
+	 * The sender's machine left the checksum of UDP or TCP to a card, but the packet has passed none: the field
+	 * holds the sum of the pseudo header alone.
+	 */
+	IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM = 1 << 9,
 
 	/* Only in the copies that ibvcap_rx_recv() makes: what happened just before this packet. */
 	IBVCAP_PACKET_FLAG_GAP = 1 << 13,         /* packets were skipped; ibvcap_rx_counts() has their number */
