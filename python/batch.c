@@ -2,8 +2,11 @@
 /* A batch: packets under one lease, as arrays that Python reads where the card wrote them. */
 #include "python/binding.h"
 
+#include "lib/recording/row_frame.h"
+
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct batch *batch_of(PyObject *object)
 {
@@ -163,7 +166,45 @@ static PyMemberDef batch_members[] = {
 	{NULL, 0, 0, 0, NULL},
 };
 
+static void fill_checksums(const struct ibvcap_rx_batch *rows, uint8_t *copy, struct ibvcap_meta *meta)
+{
+	struct row_frame frame;
+
+	for (uint32_t i = 0; i < rows->n; i++) {
+		if (!(rows->meta[i].flags & IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM))
+			continue;
+		row_frame_of(rows, i, &frame);
+		if (frame.checksum_at < frame.bytes[0] || !frame.checksum_at)
+			continue;
+		memcpy(copy + (size_t)i * rows->stride + (frame.checksum_at - frame.bytes[0]), &frame.checksum,
+		       sizeof(frame.checksum));
+		meta[i].flags &= (uint16_t)~IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM;
+	}
+}
+
+/* Of copies of the payload rows and of meta. */
+static PyObject *batch_fill_checksums(PyObject *object, PyObject *arguments)
+{
+	const struct batch *batch = batch_of(object);
+	const struct ibvcap_rx_batch *rows = &batch->rows;
+	Py_buffer copy, meta;
+	bool fits;
+
+	if (!PyArg_ParseTuple(arguments, "w*w*:_fill_checksums", &copy, &meta))
+		return NULL;
+	fits = !batch->owner.is_gone && (size_t)copy.len == (size_t)rows->n * rows->stride &&
+	       (size_t)meta.len == rows->n * sizeof(*rows->meta);
+	if (fits)
+		fill_checksums(rows, copy.buf, meta.buf);
+	PyBuffer_Release(&copy);
+	PyBuffer_Release(&meta);
+	if (!fits)
+		return PyErr_Format(PyExc_ValueError, "these are no copies of the batch");
+	Py_RETURN_NONE;
+}
+
 static PyMethodDef batch_methods[] = {
+	{"_fill_checksums", batch_fill_checksums, METH_VARARGS, NULL},
 	{"release", view_owner_give_back, METH_NOARGS,
          "release($self)\n--\n\nReturn the packets' memory to the daemon. BufferError: a view of it is alive."},
 	{"__array__", KEYWORDS(raise_no_buffer), NULL},

@@ -77,6 +77,9 @@ struct pcapng_packet {
 	/* The frame, in up to two pieces, of which the second may be empty; a reader sets only the first. */
 	const uint8_t *frame[2];
 	uint32_t frame_bytes[2];
+	/* Written at this byte of the frame, unless it is cut off before; 0: the pieces are the frame. */
+	uint32_t checksum_at;
+	uint16_t checksum;
 	struct pcapng_text comment;
 };
 

@@ -218,10 +218,11 @@ size_t pcapng_write_packet(uint8_t *to, size_t room, const struct pcapng_packet 
 	to = put32(to, packet->wire_bytes);
 	if (packet->frame_bytes[0])
 		memcpy(to, packet->frame[0], packet->frame_bytes[0]);
-	to += packet->frame_bytes[0];
 	if (packet->frame_bytes[1])
-		memcpy(to, packet->frame[1], packet->frame_bytes[1]);
-	to += packet->frame_bytes[1];
+		memcpy(to + packet->frame_bytes[0], packet->frame[1], packet->frame_bytes[1]);
+	if (packet->checksum_at && packet->checksum_at + sizeof(packet->checksum) <= captured)
+		memcpy(to + packet->checksum_at, &packet->checksum, sizeof(packet->checksum));
+	to += captured;
 	memset(to, 0, pad4(captured) - captured);
 	to = put_packet_options(to + (pad4(captured) - captured), packet);
 	end_block(to, bytes);

@@ -218,6 +218,18 @@ static uint64_t lost_before(struct raw_recording *recording)
 	return n;
 }
 
+/* The frame is in the buffer. */
+static void fill_checksum(struct raw_recording *recording, const struct raw_packet *packet)
+{
+	struct row_frame frame = {.at = {recording->buffer, recording->buffer},
+	                          .bytes = {packet->captured, 0},
+	                          .wire_bytes = packet->wire_bytes};
+
+	row_frame_find_checksum(&frame);
+	if (frame.checksum_at)
+		memcpy(recording->buffer + frame.checksum_at, &frame.checksum, sizeof(frame.checksum));
+}
+
 int raw_recording_next(struct raw_recording *recording, struct raw_packet *packet)
 {
 	uint64_t n_errored = 0;
@@ -242,6 +254,8 @@ int raw_recording_next(struct raw_recording *recording, struct raw_packet *packe
 		packet->captured = 0;
 		packet->wire_bytes++;
 	}
+	if (layout->has_frames && meta.flags & IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM)
+		fill_checksum(recording, packet);
 	packet->n_lost = lost_before(recording) + n_errored;
 	return 1;
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Finds the parts of a packet in its row, of a ring or of a file of `record --raw`. */
+/*
+ * Finds the parts of a packet in its row, of a ring or of a file of `record --raw`, and the checksum that it would have
+ * on a wire.
+ */
 #ifndef LIB_RECORDING_ROW_FRAME_H
 #define LIB_RECORDING_ROW_FRAME_H
 
@@ -12,7 +15,13 @@ struct row_frame {
 	const uint8_t *at[2];
 	uint32_t bytes[2];
 	uint32_t wire_bytes; /* length of the whole frame, without padding and FCS */
+	/* What a copy of the frame gets at this byte, because the sender's machine left it out; 0: nothing. */
+	uint32_t checksum_at;
+	uint16_t checksum; /* in the order of memory */
 };
+
+/** Compute the checksum of a frame with IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM, if all of the frame is in its row. */
+void row_frame_find_checksum(struct row_frame *frame);
 
 static inline uint32_t row_frame_min(uint32_t a, uint32_t b)
 {
@@ -64,6 +73,7 @@ static inline void row_frame_of(const struct ibvcap_rx_batch *batch, uint32_t i,
 	uint32_t longer = row_frame_longer(meta, ordinary_bytes);
 	uint32_t length = meta->length, wire = meta->wire_length;
 
+	frame->checksum_at = 0;
 	if (meta->flags & IBVCAP_PACKET_FLAG_UNUSABLE && !length) {
 		row_frame_of_unusable(batch, i, frame);
 		return;
@@ -76,6 +86,8 @@ static inline void row_frame_of(const struct ibvcap_rx_batch *batch, uint32_t i,
 	frame->at[1] = batch->payload + (size_t)i * batch->stride;
 	frame->bytes[1] = row_frame_min(longer + length, batch->stride);
 	frame->wire_bytes = meta->header_length + batch->application_header_bytes + row_frame_max(wire, length);
+	if (meta->flags & IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM)
+		row_frame_find_checksum(frame);
 }
 
 /** Leave only the first bytes of the frame. */

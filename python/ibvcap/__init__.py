@@ -26,17 +26,17 @@ import subprocess
 from ._errors import (Busy, Disconnected, Ended, Error, NoAccess, NoDaemon, NoFile, NotFound, TooManyBatches)
 from ._ibvcap import (ALL_QUEUES, DEMOTED, DROP_LATE, GAP_UNKNOWN, LOSSLESS, LOSSY, NEWEST, NS_BACK, OLDEST,
                       PACKETS_BACK, PACKET_BAD_CHECKSUM, PACKET_ERROR, PACKET_FRAGMENT, PACKET_IRREGULAR,
-                      PACKET_MALFORMED, PACKET_SHORT, PACKET_TRUNCATED, PACKET_UNUSABLE, TAKEN_OVER, Batch,
-                      PlacedArray, Sender, Slots, View, _Placer, _Receiver, _Recording, _Tracker, _sequence, _status,
-                      library_version)
+                      PACKET_MALFORMED, PACKET_PARTIAL_CHECKSUM, PACKET_SHORT, PACKET_TRUNCATED, PACKET_UNUSABLE,
+                      TAKEN_OVER, Batch, PlacedArray, Sender, Slots, View, _Placer, _Receiver, _Recording, _Tracker,
+                      _sequence, _status, library_version)
 
 __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "DROP_LATE", "Disconnected", "Ended", "Error", "GAP_UNKNOWN",
            "LOSSLESS", "LOSSY", "META", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NoFile", "NotFound", "OLDEST",
            "PACKETS_BACK", "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR",
-           "PACKET_MALFORMED", "PACKET_SHORT", "PACKET_TRUNCATED", "PACKET_UNUSABLE", "PLACED", "PLACED_KINDS",
-           "PlacedArray", "Placer", "Receiver", "Recording", "SLOTS", "Sender", "Slots", "TAKEN_OVER", "TRACKED",
-           "TRACKED_KINDS", "TooManyBatches", "Tracker", "View", "info", "library_version", "open", "open_recording",
-           "open_sender", "read", "sequence", "status", "why"]
+           "PACKET_MALFORMED", "PACKET_PARTIAL_CHECKSUM", "PACKET_SHORT", "PACKET_TRUNCATED", "PACKET_UNUSABLE",
+           "PLACED", "PLACED_KINDS", "PlacedArray", "Placer", "Receiver", "Recording", "SLOTS", "Sender", "Slots",
+           "TAKEN_OVER", "TRACKED", "TRACKED_KINDS", "TooManyBatches", "Tracker", "View", "info", "library_version",
+           "open", "open_recording", "open_sender", "read", "sequence", "status", "why"]
 
 
 def _wake(future):
@@ -297,7 +297,10 @@ def _copy(acquire, n, stride):
     import numpy  # pylint: disable=import-outside-toplevel
     parts = [(numpy.empty((0, stride), numpy.uint8), numpy.empty(0, META))]
     while n > 0 and (batch := acquire(min(n, 2**32 - 1))) is not None:
-        parts.append((numpy.array(batch), numpy.frombuffer(batch.meta, META).copy()))
+        rows, meta = numpy.array(batch), numpy.frombuffer(batch.meta, META).copy()
+        if (meta["flags"] & PACKET_PARTIAL_CHECKSUM).any():
+            batch._fill_checksums(rows, meta)  # pylint: disable=protected-access
+        parts.append((rows, meta))
         n -= len(batch)
         batch.release()
     stride = max(rows.shape[1] for rows, _ in parts)

@@ -23,6 +23,7 @@ PACKET_UNUSABLE: int
 PACKET_FRAGMENT: int
 PACKET_BAD_CHECKSUM: int
 PACKET_MALFORMED: int
+PACKET_PARTIAL_CHECKSUM: int
 META: list[tuple[str, str]]
 TRACKED: list[tuple[str, str]]
 PLACED: list[tuple[str, str]]

@@ -65,6 +65,8 @@ static int block_add_row(struct blocks *blocks, const struct ibvcap_rx_batch *ba
 		.time_ns = batch->meta[i].timestamp_ns,
 		.frame = {frame.at[0], frame.at[1]},
 		.frame_bytes = {frame.bytes[0], frame.bytes[1]},
+		.checksum_at = frame.checksum_at,
+		.checksum = frame.checksum,
 	};
 	for (;;) {
 		r = block->value ? 0 : block_begin(blocks, block, batch->epoch, packet.packet_id);

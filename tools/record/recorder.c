@@ -86,6 +86,8 @@ static bool record_row(struct recorder *recorder, unsigned number, uint32_t i)
 	memcpy(packet.frame, frame.at, sizeof(packet.frame));
 	memcpy(packet.frame_bytes, frame.bytes, sizeof(packet.frame_bytes));
 	packet.wire_bytes = frame.wire_bytes;
+	packet.checksum_at = frame.checksum_at;
+	packet.checksum = frame.checksum;
 	if (packet.time_ns == 0)
 		packet.time_ns = time_utc_ns();
 	if (n_left <= ORDERED_ROWS &&
