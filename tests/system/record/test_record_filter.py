@@ -27,6 +27,12 @@ def tools():
             pytest.skip(f"{program} is not there")
 
 
+@pytest.fixture(autouse=True)
+def counted(wire):
+    """What a veth drops at its other end is known, too."""
+    wire.move_sender()
+
+
 def info(*paths, code=0):
     return json.loads(run(IBVCAP, "info", "--json", *paths, code=code))
 
