@@ -79,7 +79,8 @@ void recv_tell(const struct recv_options *options, const struct ibvcap_rx_batch 
 		report_format_utc(last_row_ns, 3, last);
 		report_format_utc(batch->meta[0].timestamp_ns, 3, next);
 		fprintf(stderr,
-		        "ibvcap %s: stream '%s': ibvcapd was restarted; how many packets were lost meanwhile is not "
+		        "ibvcap %s: stream '%s': ibvcapd was restarted, or its interface was made anew; how many "
+		        "packets were lost meanwhile is not "
 		        "known (last packet %s, next packet %s)\n",
 		        options->command, options->stream, last, next);
 	}

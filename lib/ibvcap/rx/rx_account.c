@@ -462,7 +462,7 @@ static const struct unknown_text {
 	const char *text;
 } texts[] = {
 	{IBVCAP_UNKNOWN_RESTART, "restart",
-         "the daemon (ibvcapd) was restarted: packets between its two runs are not counted"},
+         "the daemon (ibvcapd) was restarted, or its interface was made anew: packets meanwhile are not counted"},
 	{IBVCAP_UNKNOWN_AWAY, "away", "the daemon (ibvcapd) was away: packets of that time are not counted"},
 	{IBVCAP_UNKNOWN_FAILED, "failed", "a queue of the network card had failed: its packets are lost"},
 	{IBVCAP_UNKNOWN_OUTAGE, "outage",

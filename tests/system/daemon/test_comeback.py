@@ -5,6 +5,8 @@ import itertools
 import os
 import pathlib
 import re
+import signal
+import subprocess
 import time
 from collections import Counter
 
@@ -13,7 +15,8 @@ import pytest
 import sending
 import service_manager
 import testbed
-from ibvcap_tool import TRY_AGAIN, ibvcap
+from ibvcap_tool import IBVCAP, TRY_AGAIN, ibvcap
+from recordings import accounts
 from wires import finish
 
 ROUNDS = 50 if os.environ.get("IBVCAP_ALL") else 3
@@ -218,3 +221,36 @@ def test_an_interface_that_goes_while_it_is_opened(daemon, net, wire):
     time.sleep(1.2)
     wait_until_it_captures(one, numbers, epoch=0)
     assert one.stream("stays")["epoch"] == stays and set(one.status()["interfaces"]) == {"rx0", "rx1"}
+
+
+def test_no_file_is_complete_over_an_interface_that_was_made_anew(daemon, record, wire, tmp):
+    one = daemon([testbed.stream(wire)])
+    numbers, epoch = Numbers(wire), one.stream()["epoch"]
+    recorder = record(one, "-w", tmp / "a.pcapng")
+    numbers.send(10)
+    make_anew(None, wire)
+    wait_until_it_captures(one, numbers, epoch)
+    testbed.wait_until(lambda: any(it["delivered"] for it in one.status()["consumers"]), 10, one.status)
+    said = recorder.finish(signal.SIGTERM)[1]
+    assert said["verdict"] == "not proven" and "restart" in said["sources"][0]["unknown"], said
+    assert "restart" in accounts(tmp / "a.pcapng")[0]["unknown"]
+
+
+def test_all_members_of_a_group_come_back(daemon, wire):
+    """Also one that waits for a queue when the stream is closed."""
+    one = daemon([testbed.stream(wire)])
+    numbers, epoch = Numbers(wire), one.stream()["epoch"]
+    members = [subprocess.Popen([IBVCAP, "recv", "lidar", "--group", "work", "--json", "--socket", one.socket_path],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    testbed.wait_until(lambda: one.status()["consumers"], 20, one.status)
+    time.sleep(0.5)
+    for _ in range(2):
+        make_anew(None, wire)
+        wait_until_it_captures(one, numbers, epoch)
+        epoch = one.stream()["epoch"]
+        testbed.wait_until(lambda: one.status()["consumers"], 10, one.status)
+    assert [member.poll() for member in members] == [None, None]
+    for member in members:
+        member.send_signal(signal.SIGTERM)
+        out, err = member.communicate(timeout=30)
+        assert member.returncode == 0, (out, err)

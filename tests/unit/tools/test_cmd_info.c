@@ -147,9 +147,8 @@ Test(cmd_info, the_text_has_all_that_is_known)
 		"  before 2026-11-22T08:00:00.000000Z, packet 0 of lidar/0: ibvcapd was restarted: how many "
 		"packets were lost is not known\n"
 		"  the recorder said: Complete: no packet is missing.\n"
-		"  incomplete: 6 packets are missing; the daemon (ibvcapd) was restarted: packets between its two runs "
-		"are not "
-		"counted\n");
+		"  incomplete: 6 packets are missing; the daemon (ibvcapd) was restarted, or its "
+		"interface was made anew: packets meanwhile are not counted\n");
 	cr_expect(eq(int, INFO("a", "--gaps", "1"), 1));
 	cr_expect(strstr(printed, "slow; 2 packets lost") && strstr(printed, "  and 1 gaps more: --gaps N") &&
 	          !strstr(printed, "packet 0 of lidar/0"));

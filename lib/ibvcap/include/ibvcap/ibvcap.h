@@ -367,7 +367,7 @@ enum ibvcap_verdict {
 
 /* Why the losses of an interval cannot be known. */
 enum ibvcap_unknown {
-	IBVCAP_UNKNOWN_RESTART = 1 << 0,   /* the daemon was restarted: packets between its runs are not counted */
+	IBVCAP_UNKNOWN_RESTART = 1 << 0,   /* the daemon was restarted, or its interface made anew: nobody counts */
 	IBVCAP_UNKNOWN_AWAY = 1 << 1,      /* the daemon was away at an end of the interval */
 	IBVCAP_UNKNOWN_FAILED = 1 << 2,    /* a queue of the device had failed */
 	IBVCAP_UNKNOWN_OUTAGE = 1 << 3,    /* the interface was down, renamed or gone */
