@@ -207,6 +207,22 @@ Test(record_source, a_stream_is_described_by_its_status)
 	cr_expect_eq(strncmp(sources[1].clock, "clock ", 6), 0);
 }
 
+Test(record_source, a_stamp_of_the_systems_clock_is_no_later_than_a_reading_of_it)
+{
+	struct status_clock clock = STATUS_CLOCK_NONE;
+
+	cr_assert_eq(source_open(&sources[0], &options, "test", 0), 0);
+	clock.clock_source = IBVCAP_CLOCK_SOURCE_KERNEL;
+	daemon_store_clock(opened[0].ring.ring, &clock);
+	cr_expect_eq(source_clock_error_ns(&sources[0]), 0, "the end of a recording waits for no clock");
+	source_describe_again(&sources[0], &options);
+	cr_expect(strstr(sources[0].clock, "error not known"), "%s", sources[0].clock);
+	clock.clock_source = IBVCAP_CLOCK_SOURCE_DEVICE;
+	clock.clock_error_ns = 700;
+	daemon_store_clock(opened[0].ring.ring, &clock);
+	cr_expect_eq(source_clock_error_ns(&sources[0]), 700);
+}
+
 static const char *changes_of(struct source *source)
 {
 	captured_begin();
