@@ -220,6 +220,9 @@ static void interface_take_counters(struct interface *interface)
 		interface->counters[INTERFACE_COUNTER_PORT_DISCARDS] = kernel->discards;
 	for (uint32_t i = INTERFACE_COUNTER_CARD_DROPPED; i < INTERFACE_COUNTER_N && kernel->links; i++)
 		interface->counters[i] = link_losses_of(kernel->links, kinds[i]);
+	if (kernel->links && link_losses_other_end_is_away(kernel->links) &&
+	    !interface->counters[INTERFACE_COUNTER_PEER_DROPPED])
+		interface->counters[INTERFACE_COUNTER_PEER_DROPPED] = COUNTER_ABSENT;
 	interface_note_losses(interface);
 }
 

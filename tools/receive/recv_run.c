@@ -229,7 +229,8 @@ static struct verdict judge_received(const struct recv_summary *summary)
 	if (account->missing)
 		verdict_take(&verdict, FINDING_LOSS);
 	if (account->no_buffer_least)
-		verdict_find(&verdict, FINDING_LOSS, "the network card lost %" PRIu64 " packets (no_buffer)",
+		verdict_find(&verdict, FINDING_LOSS,
+		             "%" PRIu64 " packets came to the stream and got no row (no_buffer)",
 		             account->no_buffer_least);
 	verdict_find_unknown(&verdict, account->unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS); /* said above */
 	verdict_find_interface(&verdict, &(struct interface_drops){.lost = account->interface_lost,
