@@ -373,7 +373,9 @@ def test_datagrams_that_the_sender_joined_are_rows_of_their_own(wire, joining):
         length = min(500, len(payload) - at)
         assert row[:min(length, 256)] == payload[at:at + length][:256], "the probe shows 256 bytes"
         assert struct.unpack("!H", headers[16:18])[0] == 28 + length and checksum(headers[14:34]) == 0
-        assert struct.unpack("!HH", headers[38:42]) == (8 + length, 0)
+        udp = headers[34:42] + payload[at:at + length]
+        assert udp[4:6] == struct.pack("!H", 8 + length) and udp[6:8] != b"\0\0"
+        assert checksum(headers[26:34] + b"\0\x11" + udp[4:6] + udp) == 0
     identifications = [struct.unpack("!H", headers[18:20])[0] for headers, _ in rows[:44]]
     assert identifications == [(identifications[0] + i) % 65536 for i in range(44)]
     assert it.end() == ""

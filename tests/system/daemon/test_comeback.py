@@ -137,7 +137,8 @@ def test_an_interface_that_goes_and_comes_back_costs_others_nothing(daemon, cons
     after = at_rest(held)
     for kind, things in before.items():
         assert Counter(after[kind]) == Counter(things), (Counter(after[kind]) - Counter(things), after, before)
-    assert held.resident_kib() < resident + 2048, (resident, held.resident_kib())
+    if not testbed.is_sanitized():  # a sanitizer keeps what was freed for a while
+        assert held.resident_kib() < resident + 2048, (resident, held.resident_kib())
     assert GROUP in before["groups"] and len(before["members"]) == 1, before
     assert slowest < BACK_S, (slowest, one.text())
     assert len(set(epochs)) == (1 if keeps_index else ROUNDS + 1), epochs
