@@ -213,13 +213,11 @@ static int append_sender(struct reply *reply, const struct tx_session *tx)
 	return reply_append_part(reply, STATUS_SENDER, &part, counters);
 }
 
-static int append_channel(struct reply *reply, const struct tx_endpoint *endpoint)
+/* As the configuration has it: no destination is resolved. */
+static struct ibvcap_status_channel channel_of_config(const struct config_channel *config)
 {
-	const struct control_channel *channel = endpoint->channel;
-	const struct config_channel *config = channel->config;
 	struct ibvcap_status_channel part = {
 		.size = sizeof(part),
-		.epoch = channel->epoch,
 		.rate_bps = config->rate_limit_bps,
 		.burst_bytes = config->burst_bytes,
 		.slot_bytes = config->payload_size,
@@ -227,14 +225,24 @@ static int append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 		.page_bytes = config->page_bytes,
 		.send_queue_slots = config->send_queue_slots,
 		.n_destinations = config->n_destinations,
-		.n_unresolved = channel->n_unresolved,
+		.n_unresolved = config->n_destinations,
 		.max_senders = config->max_senders,
 		.n_counters = CHANNEL_COUNTER_N,
 	};
-	uint64_t counters[CHANNEL_COUNTER_N] = {0};
 
 	reply_copy_text(part.name, sizeof(part.name), config->name);
 	reply_copy_text(part.interface, sizeof(part.interface), config->interface);
+	return part;
+}
+
+static int append_channel(struct reply *reply, const struct tx_endpoint *endpoint)
+{
+	const struct control_channel *channel = endpoint->channel;
+	struct ibvcap_status_channel part = channel_of_config(channel->config);
+	uint64_t counters[CHANNEL_COUNTER_N] = {0};
+
+	part.epoch = channel->epoch;
+	part.n_unresolved = channel->n_unresolved;
 	reply_copy_text(part.device, sizeof(part.device), channel->device);
 	reply_copy_text(part.backend, sizeof(part.backend), channel->backend);
 	reply_copy_text(part.state, sizeof(part.state), channel->state);
@@ -257,22 +265,8 @@ int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 int status_append_closed_channel(struct reply *reply, const struct config_channel *config)
 {
 	const uint64_t counters[CHANNEL_COUNTER_N] = {0};
-	struct ibvcap_status_channel part = {
-		.size = sizeof(part),
-		.rate_bps = config->rate_limit_bps,
-		.burst_bytes = config->burst_bytes,
-		.slot_bytes = config->payload_size,
-		.arena_slots = config->arena_slots,
-		.page_bytes = config->page_bytes,
-		.send_queue_slots = config->send_queue_slots,
-		.n_destinations = config->n_destinations,
-		.n_unresolved = config->n_destinations,
-		.max_senders = config->max_senders,
-		.n_counters = CHANNEL_COUNTER_N,
-	};
+	struct ibvcap_status_channel part = channel_of_config(config);
 
-	reply_copy_text(part.name, sizeof(part.name), config->name);
-	reply_copy_text(part.interface, sizeof(part.interface), config->interface);
 	reply_copy_text(part.backend, sizeof(part.backend), config_backend_name(config->backend));
 	reply_copy_text(part.state, sizeof(part.state), "link_down");
 	return reply_append_part(reply, STATUS_CHANNEL, &part, counters);
