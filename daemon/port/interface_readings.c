@@ -61,6 +61,11 @@ static bool interface_is_own_program(const struct interface *interface)
 	return strcmp(interface->ops->name, "xdp") == 0;
 }
 
+static bool interface_is_foreign_program(const struct interface *interface, uint32_t xdp_program)
+{
+	return xdp_program && interface->kernel->links && !interface_is_own_program(interface);
+}
+
 void interface_note_uncounted(struct interface *interface)
 {
 	if (interface->counts_all_losses)
@@ -70,7 +75,7 @@ void interface_note_uncounted(struct interface *interface)
 /* A program may come and go between two readings. */
 static void interface_note_program(struct interface *interface, uint32_t xdp_program)
 {
-	bool is_foreign = xdp_program && interface->kernel->links && !interface_is_own_program(interface);
+	bool is_foreign = interface_is_foreign_program(interface, xdp_program);
 
 	if (is_foreign || interface->has_foreign_program)
 		interface_note_uncounted(interface);
@@ -81,7 +86,7 @@ static void interface_renew_uncounted(struct interface *interface)
 {
 	const struct interface_kernel *kernel = interface->kernel;
 	bool counts_all = kernel->is_complete && !kernel->may_lose_uncounted &&
-	                  !(kernel->xdp_program && !interface_is_own_program(interface));
+	                  !interface_is_foreign_program(interface, kernel->xdp_program);
 
 	if (counts_all != interface->counts_all_losses)
 		interface->uncounted++;

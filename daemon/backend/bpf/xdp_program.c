@@ -44,6 +44,14 @@ static struct xdp_program *xdp_program_take(const char *interface, uint32_t n_qu
 	return NULL;
 }
 
+static uint32_t program_id(int fd)
+{
+	struct bpf_prog_info info = {0};
+	uint32_t bytes = sizeof(info);
+
+	return bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 ? info.id : 0;
+}
+
 int xdp_program_load(const char *interface, uint32_t n_queues, uint32_t max_card_queues, struct xdp_program **out,
                      struct failure *failure)
 {
@@ -77,6 +85,8 @@ int xdp_program_load(const char *interface, uint32_t n_queues, uint32_t max_card
 	}
 	program->twin_fds[0] = bpf_program__fd(bpf_object__find_program_by_name(program->object, "xdp_steer_a"));
 	program->twin_fds[1] = bpf_program__fd(bpf_object__find_program_by_name(program->object, "xdp_steer_b"));
+	for (unsigned i = 0; i < 2; i++)
+		program->twin_ids[i] = program_id(program->twin_fds[i]);
 	program->sockets_fd = bpf_object__find_map_fd_by_name(program->object, "sockets");
 	program->counts_fd = bpf_object__find_map_fd_by_name(program->object, "counts");
 	*out = program;
@@ -225,14 +235,6 @@ void xdp_program_detach(struct xdp_program *program)
 	program->stopped_vlan_strip = false;
 }
 
-static uint32_t program_id(int fd)
-{
-	struct bpf_prog_info info = {0};
-	uint32_t bytes = sizeof(info);
-
-	return bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 ? info.id : 0;
-}
-
 bool xdp_program_is_there(const struct xdp_program *program)
 {
 	struct bpf_link_info info = {0};
@@ -240,7 +242,7 @@ bool xdp_program_is_there(const struct xdp_program *program)
 
 	if (program->link_fd < 0 || bpf_obj_get_info_by_fd(program->link_fd, &info, &bytes) != 0)
 		return true; /* the backend knows, or the kernel does not say */
-	return info.xdp.ifindex && info.prog_id == program_id(program->twin_fds[program->twin]);
+	return info.xdp.ifindex && info.prog_id == program->twin_ids[program->twin];
 }
 
 int xdp_program_set_card_queues(struct xdp_program *program, uint32_t n)

@@ -25,6 +25,7 @@ struct xdp_program {
 	struct bpf_object *object;
 	struct flow_table table; /* a flow's target is a queue, or the first of a group */
 	int twin_fds[2];         /* of the object */
+	uint32_t twin_ids[2];    /* as the kernel has them */
 	int twin;                /* the one that is attached */
 	int link_fd;             /* -1: none */
 	unsigned int ifindex;

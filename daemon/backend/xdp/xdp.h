@@ -155,9 +155,9 @@ struct xdp_backend {
 	struct xdp_socket *sockets;  /* of queue q on card queue c: q * max_card_queues + c */
 	struct xdp_receive **queues; /* of each number; NULL: the number is free */
 	uint32_t n_card_queues_seen; /* card queues at the last xdp_follow_card_queues() */
-	bool was_behind;             /* the program did not run on some, since xdp_may_lose_uncounted() */
-	bool is_behind;              /* nor will it */
-	bool told_program;           /* that another process has taken it away */
+	bool was_behind;             /* since xdp_may_lose_uncounted() some did not run the program */
+	bool is_behind;              /* some do not run the program, and the kernel refuses to change that */
+	bool told_program;           /* the log says that another process has taken the program away */
 	/* On a kernel without packets of several frames: longer packets are lost without a count. 0: no limit. */
 	uint32_t mtu_max;
 	bool told_mtu; /* that the interface's is larger now */

@@ -87,25 +87,27 @@ static int follow_add_card_queues(struct xdp_backend *backend, uint32_t n)
 	return r;
 }
 
-static bool follow_has_long_mtu(const struct xdp_backend *backend)
+/* Before Linux 6.6, with an interface that had a smaller MTU when it was opened. 0: its packets are not too long. */
+static uint32_t follow_long_mtu(const struct xdp_backend *backend)
 {
-	return backend->mtu_max && xdp_interface_mtu(&backend->interface) > backend->mtu_max;
+	uint32_t mtu = backend->mtu_max ? xdp_interface_mtu(&backend->interface) : 0;
+
+	return mtu > backend->mtu_max ? mtu : 0;
 }
 
-/* Before Linux 6.6, with an interface that had a smaller MTU when it was opened. */
 void xdp_follow_mtu(struct xdp_backend *backend)
 {
 	const struct xdp_interface *interface = &backend->interface;
-	uint32_t mtu = backend->mtu_max ? xdp_interface_mtu(interface) : 0;
+	uint32_t mtu = follow_long_mtu(backend);
 
-	if (mtu > backend->mtu_max && !backend->told_mtu)
+	if (mtu && !backend->told_mtu)
 		log_message(
 			LOG_WARNING, &(struct log_about){.interface = interface->name},
 			"interface %s: its MTU is %u now, and packets longer than %u bytes are lost without a "
 			"count: run 'ip link set dev %s mtu %u', or restart the daemon (systemctl restart ibvcapd), "
 			"which then takes backend packet if it may choose",
 			interface->name, mtu, backend->mtu_max, interface->name, backend->mtu_max);
-	backend->told_mtu = mtu > backend->mtu_max;
+	backend->told_mtu = mtu != 0;
 }
 
 static uint32_t follow_count_queues(const struct xdp_backend *backend)
@@ -146,7 +148,7 @@ static bool follow_has_no_program(struct xdp_backend *backend)
 bool xdp_may_lose_uncounted(struct backend *base)
 {
 	struct xdp_backend *backend = xdp_backend(base);
-	bool may = follow_has_long_mtu(backend);
+	bool may = follow_long_mtu(backend) != 0;
 
 	pthread_mutex_lock(&backend->changing);
 	may = follow_has_no_program(backend) || may || backend->was_behind || backend->is_behind ||
