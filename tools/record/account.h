@@ -28,8 +28,9 @@ void source_take_moment(const struct source *source, struct ibvcap_rx_moment *mo
 bool source_settle(const struct source *source, struct ibvcap_rx_moment *moment);
 
 /**
- * As long as the recording has had nothing of the source, the moment is at its beginning, which rows from before that
- * move on, also when they come behind the moment: they are in no account. so_far: the sums at the moment.
+ * Rows from before the recording may come after the moment was taken, and are in no account. So until the recording
+ * has its first row of the source, set the moment to the source's beginning, which such rows move. so_far: the sums at
+ * the moment.
  */
 void source_pass_over(const struct source *source, const struct recording_sum *so_far, struct ibvcap_rx_moment *moment);
 

@@ -186,8 +186,8 @@ static void receive_count_merged(struct af_packet_receive *receive, uint32_t n, 
 
 /*
  * The sender's machine left a checksum to a card. If it is that of the outermost UDP or TCP header, the event says so,
- * and who copies the row can compute it. The checksum of a packet in a tunnel is written to the frame, which is the
- * daemon's until it is released, because the row does not say where it is. SCTP has a sum of another kind.
+ * and the program that copies the row computes it. The row does not say where the checksum of a packet in a tunnel is:
+ * this function writes it to the frame, which is the daemon's until it is released. SCTP has a sum of another kind.
  */
 static __attribute__((noinline, cold)) uint8_t receive_find_partial_checksum(const struct af_packet_receive *receive,
                                                                              const struct receive_frame *frame)

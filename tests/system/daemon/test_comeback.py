@@ -85,7 +85,7 @@ def at_rest(held):
 
 
 def read_notifications(one):
-    while one.notifications(0.001):  # as a service manager would: who does not read holds the daemon up
+    while one.notifications(0.001):  # a service manager reads them; unread ones fill the socket, and the daemon waits
         pass
 
 
