@@ -159,6 +159,8 @@ static int device_read(struct link_device *device, struct mnl_socket *socket, st
 		.card = of_card,
 		.damaged = link.statistics.rx_crc_errors + link.statistics.rx_frame_errors +
 	                   link.statistics.rx_length_errors,
+		.is_down = !link.up,
+		.carrier_changes = link.carrier_changes,
 	};
 	if (device->is_veth)
 		device->is_complete = device_read_peer(device, &link, socket, &now->peer) == 0;
@@ -217,14 +219,16 @@ static void losses_add(struct link_losses *losses, struct link_device *device, c
 {
 	const struct link_statistics *last = &device->last;
 	uint64_t dropped = grown(now->dropped, last->dropped), peer = grown(now->peer, last->peer), backlog;
+	bool was_down = link_was_down(last, now);
 
 	if (!device->is_new) {
 		backlog = link_backlog_take(&losses->backlog, dropped);
 		losses->packets[LINK_LOSS_BACKLOG] += backlog;
-		losses->packets[LINK_LOSS_KERNEL] += dropped - backlog;
+		losses->packets[was_down ? LINK_LOSS_DOWN : LINK_LOSS_KERNEL] += dropped - backlog;
 		losses->packets[LINK_LOSS_CARD] += grown(now->card, last->card);
 		losses->packets[LINK_LOSS_DAMAGED] += grown(now->damaged, last->damaged);
-		losses->packets[LINK_LOSS_PEER] += grown(peer, dropped); /* this end may have counted them, too */
+		/* This end may have counted them, too. */
+		losses->packets[was_down ? LINK_LOSS_DOWN : LINK_LOSS_PEER] += grown(peer, dropped);
 	}
 	device->last = *now;
 	device->is_new = false;

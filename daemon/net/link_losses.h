@@ -16,6 +16,7 @@ enum link_loss {
 	LINK_LOSS_BACKLOG, /* the kernel's queue of a CPU was full (net.core.netdev_max_backlog) */
 	LINK_LOSS_KERNEL,  /* the driver or the kernel dropped them for another reason, as the MTU */
 	LINK_LOSS_PEER,    /* the other end of a veth could not deliver them */
+	LINK_LOSS_DOWN,    /* of the two before: the interface was down between the two readings that show them */
 	LINK_LOSS_N
 };
 
@@ -67,7 +68,15 @@ struct link_statistics {
 	uint64_t card;
 	uint64_t damaged;
 	uint64_t peer; /* what the other end could not deliver, dropped by this end or on the way */
+	bool is_down;
+	uint32_t carrier_changes;
 };
+
+/** Was the interface down at one of two readings, or, as far as its driver says, between them? */
+static inline bool link_was_down(const struct link_statistics *last, const struct link_statistics *now)
+{
+	return last->is_down || now->is_down || last->carrier_changes != now->carrier_changes;
+}
 
 /* What an interface has dropped beside the packets that queues refused. */
 struct link_refused {

@@ -196,6 +196,7 @@ static int rtnl_on_link(const struct nlmsghdr *message, void *into)
 	struct rtnl_link *link = into;
 
 	link->up = (info->ifi_flags & IFF_UP) && (info->ifi_flags & IFF_RUNNING);
+	rtnl_read_u32(attributes.of[IFLA_CARRIER_CHANGES], &link->carrier_changes);
 	rtnl_read_u32(attributes.of[IFLA_MTU], &link->mtu);
 	link->has_mac = rtnl_read_mac(attributes.of[IFLA_ADDRESS], link->mac);
 	link->xdp_program = rtnl_read_xdp_program(attributes.of[IFLA_XDP]);

@@ -12,6 +12,7 @@
 
 struct rtnl_link {
 	bool up; /* administratively, and with a carrier */
+	uint32_t carrier_changes;
 	uint32_t mtu;
 	bool has_mac; /* a tunnel without Ethernet headers has none, and its neighbours neither */
 	uint8_t mac[6];

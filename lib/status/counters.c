@@ -289,9 +289,18 @@ const struct status_field interface_counters[INTERFACE_COUNTER_N] = {
 			  "takes: tcpdump -e -n -i INTERFACE not ip and not ip6 and not arp; memory: "
 			  "ibvcap-tuning(7)"),
 	[INTERFACE_COUNTER_PEER_DROPPED] =
-		TOTAL("peer_dropped", "packets", "Packets that the other end of a veth could not deliver to this one",
+		TOTAL("peer_dropped", "packets",
+                      "Packets that the other end of a veth could not deliver to this one, while this one was up",
                       .cause = "the kernel's network code had too little CPU time for this interface",
                       .remedy = "fewer programs on these CPUs; ibvcap-tuning(7)"),
+	[INTERFACE_COUNTER_DOWN_DROPPED] = TOTAL(
+		"down_dropped", "packets",
+		"Packets that the kernel or the other end of a veth dropped between two readings, some 0.1 s apart, of "
+		"which one found the interface down, or between which it went down or came up",
+		.cause = "the interface was down (no link); of those that came up to 0.1 s before or after, the cause "
+			 "may be another one: the MTU, or too little CPU time for the kernel's network code",
+		.remedy = "find out what took it down: ip link show INTERFACE; journalctl -k; the other end of a veth, "
+			  "the cable"),
 };
 
 const struct status_field recording_causes[RECORDING_CAUSE_N] = {

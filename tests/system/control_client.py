@@ -38,7 +38,7 @@ TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "
                "idle_kicks"]
 CHANNEL_COUNTERS = with_added(TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_senders"], "pending", "senders")
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards", "card_dropped", "damaged", "backlog_dropped",
-                      "kernel_dropped", "peer_dropped"]
+                      "kernel_dropped", "peer_dropped", "down_dropped"]
 
 HEADER = struct.Struct("=IHHII")
 PART_BODY = struct.Struct("=II")

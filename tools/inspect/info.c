@@ -27,6 +27,19 @@ static void print_word(const char *word, const char *text)
 		printf("    %-10s %s\n", word, text);
 }
 
+static void print_interface_losses(const struct ibvcap_rx_account *account)
+{
+	char from[REPORT_UTC_BYTES], until[REPORT_UTC_BYTES];
+
+	if (!account->interface_lost)
+		return;
+	report_format_utc(account->interface_from_ns, 3, from);
+	report_format_utc(account->interface_until_ns, 3, until);
+	printf("    %-10s %" PRIu64 " packets lost before the flow rules, of all streams and programs; the last ones "
+	       "between %s and %s\n",
+	       "interface", account->interface_lost, from, until);
+}
+
 static void print_source(const struct inspect_source *source)
 {
 	char first[REPORT_UTC_BYTES], last[REPORT_UTC_BYTES];
@@ -57,6 +70,7 @@ static void print_source(const struct inspect_source *source)
 		printf(", file %" PRIu64 "%s, from packet %" PRIu64 " until %" PRIu64 ": %s\n", source->account.file,
 		       source->account.is_last ? " (the last)" : "", source->account.from.sequence,
 		       source->account.until.sequence, verdict_title(&of_account));
+		print_interface_losses(&source->account.rx);
 	}
 	if (!source->has_numbers)
 		return;

@@ -52,21 +52,25 @@ static void tell_silence_of_streams(struct recorder *recorder, uint64_t now_ns)
 	}
 }
 
-/* Losses of the card until the line before, by the daemon's records, which go on while no packet is read. */
-static uint64_t count_no_buffer(struct source *source)
+/*
+ * Add the losses until the line before, by the daemon's records, which go on while no packet is read: of the card, and
+ * of the interface. The records are those of the stream, so one of its queues has them.
+ */
+static void add_recorded_losses(struct source *source, uint64_t *no_buffer, uint64_t *interface_lost)
 {
 	struct ibvcap_rx_account account = IBVCAP_INIT(struct ibvcap_rx_account);
 
 	if (source->queue || ibvcap_rx_settle_moment(source->rx, &source->printed) <= 0 ||
 	    ibvcap_rx_account_between(&source->from, &source->printed, &account) < 0)
-		return 0;
-	return account.no_buffer;
+		return;
+	*no_buffer += account.no_buffer;
+	*interface_lost += account.interface_lost;
 }
 
 void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 {
 	struct recording_sum all = {0};
-	uint64_t n_filtered = 0, no_buffer = 0, counted = 0, lost;
+	uint64_t n_filtered = 0, no_buffer = 0, counted = 0, interface_lost = 0, lost;
 	double seconds = (double)(now_ns - recorder->printed_ns) * 1e-9;
 	uint64_t disk_bytes = atomic_load(&recorder->writer.bytes);
 	unsigned n_unused;
@@ -83,7 +87,7 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 		record_sum_add(&all, &source->losses.sum);
 		losses_add_unread(&source->losses, source->rx, now_ns, &all);
 		no_buffer += source->losses.no_buffer;
-		counted += count_no_buffer(source);
+		add_recorded_losses(source, &counted, &interface_lost);
 		source_take_moment(source, &source->printed);
 		n_filtered += source->n_filtered;
 		all.pieces += source->n_pieces;
@@ -101,6 +105,8 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 	        all.skipped, all.disk_wait, no_buffer, all.errored);
 	if (all.pieces)
 		fprintf(stderr, "  pieces of datagrams %" PRIu64, all.pieces);
+	if (interface_lost) /* of all programs, so the share of losses does not have it */
+		fprintf(stderr, "  interface_lost %" PRIu64, interface_lost);
 	lost = all.skipped + all.disk_wait + no_buffer + all.errored;
 	terminal_print_lost(stderr, lost + all.pieces, lost + recorder->n_packets + n_filtered);
 	fputc('\n', stderr);

@@ -234,8 +234,9 @@ static void print_channel_row(const struct printer *printer, const struct ibvcap
 
 static void print_interface_row(const struct printer *printer, const struct ibvcap_status_interface *interface)
 {
-	static const char *const causes[] = {"out_of_buffer",   "port_discards",  "card_dropped", "damaged",
-	                                     "backlog_dropped", "kernel_dropped", "peer_dropped", NULL};
+	static const char *const causes[] = {"out_of_buffer", "port_discards",   "card_dropped",
+	                                     "damaged",       "backlog_dropped", "kernel_dropped",
+	                                     "peer_dropped",  "down_dropped",    NULL};
 	struct counters now = COUNTERS_OF(interface), before = top_before(printer->view, STATUS_INTERFACE, interface);
 
 	bool has_other_name = strcmp(interface->interface, interface->device) != 0;

@@ -242,7 +242,7 @@ def test_sending(build, daemon, card, backend):
 
 FEW, BURST = 100, 1000
 PORTS = {"plain": 7502, "numbered": 7503}
-LOSSES = ("card_dropped", "damaged", "backlog_dropped", "kernel_dropped", "peer_dropped")
+LOSSES = ("card_dropped", "damaged", "backlog_dropped", "kernel_dropped", "peer_dropped", "down_dropped")
 
 
 @contextlib.contextmanager

@@ -2,9 +2,11 @@
 """Packets that are lost before the flow rules: by the interface, its driver, the kernel, or the other end of a veth. No
 file that lacks one says that it is complete, and the counters say where they were lost."""
 import contextlib
+import datetime
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -13,7 +15,7 @@ import pytest
 
 import lan_frames
 import testbed
-from ibvcap_tool import ibvcap, why_lines
+from ibvcap_tool import IBVCAP, ibvcap, why_lines
 from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, recorded, run, send, stop_at_rest
 from slow_kernel import slow_kernel as slow_kernel_of
 from stopped_thread import stopped, threads
@@ -142,6 +144,50 @@ def test_a_veth_that_cannot_deliver_takes_packets_and_no_file_says_complete(daem
     set_queue(wire, "threaded", 1)
     n_lost = n_lost_in_haste(one, record, tmp, wire)
     assert interface_of(one)["peer_dropped"] >= n_lost, interface_of(one)
+
+
+@needs_kernel
+def test_packets_for_an_interface_that_is_down_are_counted_as_that(daemon, wire, started, tmp):
+    """The kernel counts them at either end of the veth, and why tells no other cause. record has them in its lines, and
+    info says when they were lost."""
+    wire.move_sender()
+    one = daemon([testbed.stream(wire)])
+    link = ("ip", "-n", wire.net.rx, "link", "set", wire.interface)
+
+    def take_down():
+        send(wire, 300)
+        time.sleep(0.5)
+        run(*link, "down")
+        time.sleep(0.5)
+        for i in range(300, 400):
+            with contextlib.suppress(OSError):  # the first ones may be refused, the later ones are not
+                wire.socket.send(wire.frame(i.to_bytes(8, "big"), 7502))
+        time.sleep(0.5)
+        run(*link, "up")
+        time.sleep(2.5)  # two lines
+        send(wire, 300, 400)
+
+    file = tmp / "one.pcapng"
+    recorder = started([IBVCAP, "record", "lidar", "--socket", one.socket_path, "-w", file])
+    wait_until(lambda: one.status()["consumers"], 30, "a recorder")
+    before_ns = time.time_ns()
+    take_down()
+    time.sleep(0.5)
+    recorder.send_signal(signal.SIGINT)
+    said = recorder.communicate(timeout=30)[1]
+    assert recorder.returncode == NOT_PROVEN
+    assert "errored 0  interface_lost 100\n" in said, said
+    assert numbers(file) == [*range(300), *range(400, 700)]
+    times = re.search("interface  100 packets lost before the flow rules, of all streams and programs; the last ones "
+                      "between (.*) and (.*)\n", ibvcap("info", file).stdout)
+    begin, end = (datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() for text in times.groups())
+    assert before_ns / 1e9 - 0.01 < begin < end < time.time() and end - begin < 2, times
+    counted = interface_of(one)
+    assert counted["down_dropped"] == 100, counted
+    assert counted["peer_dropped"] == counted["kernel_dropped"] == 0, counted
+    lines = why_lines(one)
+    assert "the interface was down" in lines["down_dropped"]["cause"], lines
+    assert not {"peer_dropped", "kernel_dropped"} & lines.keys(), lines
 
 
 @pytest.mark.skipif(BACKEND != "verbs", reason="the port of a card")

@@ -12,7 +12,7 @@ IBVCAP = testbed.BUILD / "tools/ibvcap"
 KNOWN = testbed.ROOT / "tests/data/status-keys.json"
 OF_VERBS = {"out_of_buffer", "port_discards"}
 OF_SOCKETS = {"no_frame", "ring_full", "no_socket", "unbound", "incomplete", "refused", "merged", "card_dropped",
-              "damaged", "backlog_dropped", "kernel_dropped", "peer_dropped"}
+              "damaged", "backlog_dropped", "kernel_dropped", "peer_dropped", "down_dropped"}
 
 
 def types_of(value):
