@@ -17,6 +17,7 @@ import testbed
 from frames import checksum
 from ibvcap_tool import IBVCAP
 from recordings import Record, frames_of
+from suricata import suricata_fixture  # noqa: F401  pylint: disable=unused-import
 from wires import in_namespace
 
 KERNEL = tuple(int(number) for number in os.uname().release.split(".")[:2])
@@ -174,6 +175,7 @@ KINDS = {
     "fragments": (1, sized(20001)), "IPv6, fragments": (1, sized6(20002)),
 }
 FRAGMENTED = ("fragments", "IPv6, fragments")
+OF_SENDER = {"SURICATA IPv6 DSTOPTS only padding": 1}  # the extension header
 STREAMS = ("four", "six")
 
 
@@ -249,6 +251,34 @@ def test_a_file_has_every_packet_as_a_wire_would_have_had_it(daemon, link, tmp, 
         counts = one.expect_sum(name)
         assert counts["bad_checksum"] == 0 and counts["reassembled"] == (2 if layout == "udp" else 0), counts
     assert dict(found[True])["no checksum"][40:42] == b"\0\0", "the sender's choice"
+
+
+@pytest.mark.parametrize("protocol", ["udp"] if testbed.BACKEND == "xdp" else ["udp", "any"])  # xdp leaves none
+def test_suricata_drops_none_of_them(daemon, link, tmp, suricata, protocol):
+    """With "any", fragments are as they came. Suricata does complain of a packet that was changed in the file."""
+    link.offload(True)
+    if protocol == "udp":
+        one = daemon(streams(link, "udp"))
+    else:
+        flows = [{"destination": to, "protocol": "any", "copy": True}
+                 for to in (link.address, link.address6, GROUP, GROUP6)]
+        one = daemon([testbed.stream(link, flows=flows, layout="frame", payload_size=9014, receive_queue_slots=4096)])
+    file = tmp / "good.pcapng"
+    recorder = Record(one, "-w", file, "-t", 60, streams=STREAMS if protocol == "udp" else ("lidar",))
+    sender, kinds = Sender(link), kinds_of(link, "udp")
+    for _, send in kinds.values():
+        send(sender)
+        time.sleep(0.005)
+    time.sleep(0.5)
+    recorder.finish(stop=signal.SIGINT)
+    n_frames = len(frames_of(file))
+    assert n_frames >= sum(n for n, _ in kinds.values()), n_frames
+    assert suricata(file, tmp / "good") == (n_frames, OF_SENDER)
+    wrong = bytearray(file.read_bytes())
+    wrong[wrong.index(payload(97)) + 50] ^= 1
+    (tmp / "wrong.pcapng").write_bytes(wrong)
+    n_read, alerts = suricata(tmp / "wrong.pcapng", tmp / "wrong")
+    assert n_read == n_frames and sum(n for said, n in alerts.items() if "invalid checksum" in said) == 1, alerts
 
 
 def send_unfinished(wire, frame, udp_at, segment=0):
