@@ -210,6 +210,11 @@ class Daemon:
         except TimeoutError:
             return ""
 
+    def read_notifications(self):
+        """As a service manager does. Unread ones fill the socket, and the daemon waits."""
+        while self.notifications(0.001):
+            pass
+
     def wait_ready(self):
         end = time.monotonic() + 120  # pages of 1 GiB are cleared first
         while time.monotonic() < end and self.process.poll() is None:
