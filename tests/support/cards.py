@@ -58,14 +58,14 @@ class Monitor:
     def __init__(self):
         self.port = open(MONITOR, "r+b", buffering=0)  # pylint: disable=consider-using-with
         self.lines, self.asked = b"", 0
-        self.ask("qmp_capabilities")
+        self.do("qmp_capabilities")
 
     def close(self):
         self.port.close()
 
     def ask(self, command, **arguments):
-        """Events come between the answers; and first, the greeting, and errors about what of it the port had sent
-        back before it was raw. A byte of 255 makes qemu forget a part of a request."""
+        """The answer. Events come between the answers; and first, the greeting, and errors about what of it the port
+        had sent back before it was raw. A byte of 255 makes qemu forget a part of a request."""
         self.asked += 1
         self.port.write(b"\xff" + json.dumps({"execute": command, "arguments": arguments, "id": self.asked}).encode() +
                         b"\n")
@@ -75,8 +75,11 @@ class Monitor:
             except ValueError:
                 continue
             if answer.get("id") == self.asked:
-                assert "return" in answer, answer
-                return
+                return answer
+
+    def do(self, command, **arguments):
+        answer = self.ask(command, **arguments)
+        assert "return" in answer, answer
 
     def line(self):
         while b"\n" not in self.lines:
@@ -148,15 +151,16 @@ class Card(wires.Wire):
 
     def set_link(self, up, end="card"):
         """end="sender": the card sees nothing of it, as behind a switch."""
-        self.monitor.ask("set_link", name=f"{end}{self.number}", up=up)
+        self.monitor.do("set_link", name=f"{end}{self.number}", up=up)
 
     def unplug(self):
         """The guest's driver has to let go of the card first."""
         self.socket.close()
-        self.monitor.ask("device_del", id=f"card{self.number}")
+        self.monitor.do("device_del", id=f"card{self.number}")
 
     def plug(self):
-        self.monitor.ask("device_add", **device(self.number))
+        """The driver has let go of the card some time before the slot has."""
+        wires.wait_until(lambda: "return" in self.monitor.ask("device_add", **device(self.number)), 60, "a free slot")
         self.come_back()
 
     def unbind(self):

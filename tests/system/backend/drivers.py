@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -23,7 +24,7 @@ import recordings
 import testbed
 from departures import churn_modules, kernel_log  # noqa: F401  pylint: disable=unused-import
 from ibvcap_tool import IBVCAP
-from wires import SO_SNDBUFFORCE, Net, Tap, mac_bytes, run, wait_until
+from wires import SO_SNDBUFFORCE, Net, Tap, Wire, in_namespace, mac_bytes, run, wait_until
 
 KERNEL = tuple(int(number) for number in platform.release().split(".")[:2])
 GROUP = "239.1.1.1"
@@ -192,6 +193,95 @@ def test_a_card_that_is_unplugged_and_back(start_daemon, card, backend):
     card.send(*frames(card, 100), *frames(card, 100, destination=GROUP))
     expect(one, card, lidar=200)
     one.stop_clean()
+
+
+class Flood(threading.Thread):
+    """Packets from the other end of the card's wire, which stays, until it is told to end."""
+
+    def __init__(self, card):
+        super().__init__(daemon=True)
+        self.frame, self.ending = card.frame(bytes(100), 7502), threading.Event()
+        self.socket = in_namespace(card.net.tx, card.open_socket)
+
+    def run(self):
+        while not self.ending.wait(0.005):
+            with contextlib.suppress(OSError):
+                self.socket.send(self.frame)
+
+    def end(self):
+        self.ending.set()
+        self.join()
+        self.socket.close()
+
+
+def unplug_and_plug(card):
+    card.unplug()
+    card.plug()
+
+
+def unbind_and_bind(card):
+    card.unbind()
+    card.bind()
+
+
+def reset(card):
+    """As far as the driver has that."""
+    ip = ("ip", "-n", card.net.rx, "link", "set", card.interface)
+    if subprocess.run(card.net.command(card.net.rx, "ethtool", "-r", card.interface), capture_output=True,
+                      check=False).returncode:
+        run(*ip, "down")
+        run(*ip, "up")
+
+
+def rename(card):
+    for old, new in ((card.interface, "away0"), ("away0", card.interface)):
+        run("ip", "-n", card.net.rx, "link", "set", old, "down")
+        run("ip", "-n", card.net.rx, "link", "set", old, "name", new)
+        run("ip", "-n", card.net.rx, "link", "set", new, "up")
+
+
+def expect_that_it_works(one, card, epoch, tap):
+    """Packets come, and go."""
+    wait_until(lambda: one.stream()["state"] == "capturing" and one.stream()["epoch"] != epoch, 60, one.text)
+    before = one.stream()["published"]
+    wait_until(lambda: one.stream()["published"] > before, 60, one.text)
+    wait_until(lambda: one.channel()["state"] == "sending", 60, one.text)
+    run(IBVCAP, "send", "out", "--count", 20, "--size", 700, "--socket", one.socket_path)
+    n_sent, source = 0, mac_bytes(card.mac)
+    for _ in range(10000):  # those that come are among them
+        n_sent += tap.counts(tap.next(), source)
+        if n_sent == 20:
+            return
+    assert False, (n_sent, one.channel())
+
+
+@with_each_backend
+def test_a_card_that_is_away_and_back(daemon, net, card, backend):
+    """While packets come. A stream on another interface has all of its own."""
+    other = Wire(net, len(cards.MODELS))
+    one = daemon([testbed.stream(card, flows=[testbed.flow(7502, card.address), testbed.flow(7502, GROUP)],
+                                 backend=backend),
+                  testbed.stream(other, 7503, name="stays", backend="packet")],
+                 channels=[testbed.channel(card, backend=backend)])
+    flood, tap, stays = Flood(card), Tap(net, card), one.stream("stays")["epoch"]
+    flood.start()
+    n_steps = 0
+    try:
+        expect_that_it_works(one, card, 0, tap)
+        for step in (unplug_and_plug, unbind_and_bind, unbind_and_bind, reset, rename, unplug_and_plug):
+            print(step.__name__)
+            epoch = one.stream()["epoch"]
+            step(card)
+            one.read_notifications()
+            is_new = step in (unplug_and_plug, unbind_and_bind)
+            expect_that_it_works(one, card, epoch if is_new else 0, tap)
+            other.send(*frames(other, 10, 7503))
+            n_steps += 1
+    finally:
+        flood.end()
+    wait_until(lambda: one.stream("stays")["published"] == 10 * n_steps, 30, one.text)
+    assert one.stream("stays")["epoch"] == stays
+    assert one.text().count("was deleted and is back") == 4, one.text()
 
 
 @with_each_backend
