@@ -38,12 +38,15 @@ os.environ["IBVCAP_TEST_BACKEND"], os.environ["IBVCAP_TEST_QUEUES"] = WORDS.back
 SYSTEM = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(SYSTEM), str(SYSTEM.parent / "support")]
 import testbed  # noqa: E402  # reads the environment
+import walk_away  # noqa: E402
+from held import ONE_HEAP  # noqa: E402
 from slow_kernel import slow_kernel  # noqa: E402
 from stopped_thread import stopped, threads  # noqa: E402
 from testbed import run, wait_until  # noqa: E402
 from walk_attacks import ATTACKS  # noqa: E402
 from walk_recorder import Folder  # noqa: E402
-from walk_sender import BRIDGE_PORT, IMU_PORT, LIDAR_PORTS, PROTOCOLS, Sender  # noqa: E402
+from walk_sender import (AWAY_PORT, BRIDGE_PORT, GROUP_PORT, IMU_PORT, LIDAR_PORTS, PROTOCOLS,  # noqa: E402
+                         Sender)
 
 OFFLOADS = ("tx", "rx", "tso", "gso", "gro", "rx-gro-list", "tx-udp-segmentation", "rx-udp-gro-forwarding")
 GRO_WAITS_NS = 1000000  # for packets to merge, of a sender that gives them to a veth one by one
@@ -70,7 +73,11 @@ class Walk:
                               "gro_flush_timeout"))
         self.is_joined = self.random.random() < 0.7  # a stream that joins fragments
         self.port = self.make_bridge() if WORDS.backend == "packet" else None
-        self.sender = Sender(self.wire, self.port, WORDS.seed, RING["payload_size"], self.is_joined)
+        self.away, self.steady = self.net.add_wire(), self.net.add_wire()
+        for wire in (self.away, self.steady):
+            wire.move_sender()
+        others = {AWAY_PORT: self.away, GROUP_PORT: self.away, **({BRIDGE_PORT: self.port} if self.port else {})}
+        self.sender = Sender(self.wire, others, WORDS.seed, RING["payload_size"], self.is_joined)
         self.disk = tmp / "disk"
         self.disk.mkdir()
         run("mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", self.disk)
@@ -138,15 +145,12 @@ class Walk:
         if self.port:
             found.append(testbed.stream(self.port, BRIDGE_PORT, name="bridge", interface=BRIDGE,
                                         history_blocks=self.history_blocks, **RING))
-        return found
+        return found + walk_away.streams(self.away, self.steady, self.history_blocks, RING)
 
     def start_daemon(self):
         self.daemon = testbed.Daemon(testbed.Build, self.net, self.tmp, self.streams(), name="walk",
-                                     environment={"SOFTHCA_RING_MIB": self.card_mib}).wait_ready()
-
-    def drain(self):
-        while self.daemon.notifications(0.001):
-            pass
+                                     channels=walk_away.channels(self.away),
+                                     environment={"SOFTHCA_RING_MIB": self.card_mib, **ONE_HEAP}).wait_ready()
 
     def end_daemon(self, how, pause):
         self.daemon.process.send_signal(how)
@@ -160,16 +164,17 @@ class Walk:
         self.start_daemon()
 
     def reload(self, n=1):
-        self.daemon.write_config({"socket": str(self.daemon.socket_path), "mode": "0666"}, self.streams())
+        self.daemon.write_config({"socket": str(self.daemon.socket_path), "mode": "0666"}, self.streams(),
+                                 walk_away.channels(self.away))
         for _ in range(n):
             self.daemon.process.send_signal(signal.SIGHUP)
-            self.drain()
+            self.daemon.read_notifications()
         wait_until(lambda: self.ask_reload() == 0, 30, self.daemon.text)
 
     def ask_reload(self):
         done = subprocess.run([testbed.BUILD / "tools/ibvcap", "reload", "--socket", self.daemon.socket_path],
                               capture_output=True, text=True, check=False, timeout=60)
-        self.drain()
+        self.daemon.read_notifications()
         assert done.returncode in (0, os.EX_TEMPFAIL), (done, self.daemon.text())  # 75: another reload is on its way
         return done.returncode
 
@@ -186,14 +191,19 @@ class Walk:
                             lambda: None])()
         time.sleep(5 if self.random.random() < 0.03 else self.random.uniform(0.01, 1))
 
-    def stop_daemon(self):
+    @contextlib.contextmanager
+    def daemon_stopped(self):
         self.log("daemon stopped")
         os.killpg(self.daemon.process.pid, signal.SIGSTOP)
         try:
-            self.while_stopped()
+            yield
         finally:
             os.killpg(self.daemon.process.pid, signal.SIGCONT)
         self.log("daemon goes on")
+
+    def stop_daemon(self):
+        with self.daemon_stopped():
+            self.while_stopped()
 
     def stop_worker(self):
         """One queue stands still, and the control thread answers."""
@@ -355,7 +365,7 @@ class Walk:
     EVENTS = ((quiet, 10), (to_recorder, 26), (restart, 5), (stop_daemon, 5), (stop_worker, 5), (burst, 5),
               (change_flows, 3), (change_streams, 2), (storm, 2), (link_down, 4), (rename, 2), (change_mtu, 2),
               (ethtool, 5), (merged, 4), (fill_disk, 3), (change_rate, 5), (small_mtu, 2),
-              (full_backlog, 1), (stop_card, 2), (change_port, 3), *ATTACKS)
+              (full_backlog, 1), (stop_card, 2), (change_port, 3), (walk_away.go_and_come_back, 8), *ATTACKS)
 
     # ---- the walk --------------------------------------------------------------------------------------------------
 
@@ -385,12 +395,13 @@ class Walk:
             self.new_folder()
         events, weights = zip(*self.EVENTS)
         self.random.choices(events, weights)[0](self)
-        self.drain()
+        self.daemon.read_notifications()
         time.sleep(self.random.choice([0, 0.02, 0.2, 0.5]))
         assert self.daemon.process.poll() is None, f"the daemon ended: {self.daemon.text()}"
 
     def go(self):
         self.start_daemon()
+        held = walk_away.take_held(self)
         self.sender.start()
         while time.monotonic() < self.begun + 60 * WORDS.minutes:
             self.step()
@@ -400,6 +411,9 @@ class Walk:
         for folder in list(self.folders):
             self.end_folder(folder)
         assert self.counts["complete"], self.counts
+        if LIDAR_PORTS[-1] not in self.ports:
+            self.change_flows()
+        walk_away.expect_held(self, held, walk_away.take_held(self))
         self.daemon.stop_clean()
 
     def close(self):

@@ -43,7 +43,8 @@ class Folder:
     def __init__(self, path, said, socket_path, random, is_small, has_bridge):
         self.path, self.said, self.random, self.is_small = path, said, random, is_small
         self.options = choose_options(random, is_small)
-        several = [["lidar"], ["lidar", "imu"], ["imu"], ["frames"], *[["bridge"]] * has_bridge]
+        several = [["lidar"], ["lidar", "imu"], ["imu"], ["frames"], ["away"], ["away", "imu"],
+                   *[["bridge"]] * has_bridge]
         self.streams = random.choice(several) if "--raw" not in self.options else ["imu"]
         self.window = self.options[self.options.index("-W") + 1] if "-W" in self.options else None
         name = "a.raw" if "--raw" in self.options else "a.pcapng.zst" if "-Z" in self.options else "a.pcapng"

@@ -19,9 +19,11 @@ UDP = 17
 TUNNELS = {4789: struct.pack("!II", 1 << 27, 7 << 8), 6081: struct.pack("!II", 0x6558, 7 << 8),
            47: struct.pack("!HHI", 0x2000, 0x0800, 7), 4: b""}
 PLAIN_PORTS, IMU_PORT, BRIDGE_PORT = (7502, 7503, 7504), 7505, 7506
+AWAY_PORT, GROUP_PORT, GROUP = 7507, 7508, "239.1.1.1"  # of the interface that goes and comes back
 PROTOCOLS = tuple(port for port in TUNNELS if port < 256)
 LIDAR_PORTS = (*PLAIN_PORTS[:-1], *(port for port in TUNNELS if port not in PROTOCOLS), PLAIN_PORTS[-1])
-PORTS = {"lidar": LIDAR_PORTS, "imu": (IMU_PORT,), "frames": PROTOCOLS, "bridge": (BRIDGE_PORT,)}  # of streams
+PORTS = {"lidar": LIDAR_PORTS, "imu": (IMU_PORT,), "frames": PROTOCOLS, "bridge": (BRIDGE_PORT,),
+         "away": (AWAY_PORT, GROUP_PORT)}  # of streams
 IP, HEADERS = 14, 14 + 20 + 8  # of a frame: Ethernet; Ethernet, IPv4, UDP
 N_SOURCES, N_IN_TUNNEL = 8, 2
 STEP_S = 0.005
@@ -63,10 +65,10 @@ class Sender(threading.Thread):
     configuration had its flow: then it was sent to the receiver's interface, also if that dropped it. Packets of a path
     stay in their order. So those in fragments are of paths of their own: their hash is another one."""
 
-    def __init__(self, wire, port, seed, payload_max, is_joined):
-        """port: the wire to a bridge, or None."""
+    def __init__(self, wire, others, seed, payload_max, is_joined):
+        """others: the wires of ports that are not at wire."""
         super().__init__(daemon=True)
-        self.wire, self.port = wire, port
+        self.wire, self.others = wire, others
         self.random = random.Random(seed)
         self.paths = [(source, port) for source in range(4000, 4000 + N_SOURCES) for port in (*PLAIN_PORTS, IMU_PORT)]
         self.n_plain = len(self.paths)
@@ -75,14 +77,13 @@ class Sender(threading.Thread):
         if is_joined:
             self.add_fragmented()
         self.add_in_tunnels()
-        if port:
-            self.paths += [(4000 + i, BRIDGE_PORT) for i in range(N_IN_TUNNEL)]
+        for other in others:
+            self.paths += [(4000 + i, other) for i in range(N_IN_TUNNEL)]
             self.sizes += [200] * N_IN_TUNNEL
         self.n_random = len(self.paths)
         self.paths += [(EMPTY, LIDAR_PORTS[0]), (OVERSIZE, LIDAR_PORTS[0]), (STRAY, LIDAR_PORTS[0])]
         self.sizes += [0, payload_max, 64]
-        self.headers = [self.header(source if isinstance(source, int) else 3999, port, size)
-                        for (source, port), size in zip(self.paths, self.sizes)]
+        self.make_headers()
         self.path_of, self.sure = array.array("B"), array.array("B")
         self.n_frames = array.array("B")  # of a packet
         self.begun_ns, self.done_ns = array.array("q"), array.array("q")
@@ -98,9 +99,16 @@ class Sender(threading.Thread):
         """Behind the number."""
         return bytes([number % 256]) * max(0, self.sizes[self.path_of[number]] - 8)
 
+    def make_headers(self):
+        self.headers = [self.header(source if isinstance(source, int) else 3999, port, size)
+                        for (source, port), size in zip(self.paths, self.sizes)]
+
+    def wire_of(self, port):
+        return self.others.get(port, self.wire)
+
     def header(self, source, port, size):
-        wire = self.port if port == BRIDGE_PORT else self.wire
-        plain = wire.frame(bytes(tunnel_bytes(port) + size), port, source_port=source)[:HEADERS]
+        group = GROUP if port == GROUP_PORT else None
+        plain = self.wire_of(port).frame(bytes(tunnel_bytes(port) + size), port, group, source_port=source)[:HEADERS]
         if port in TUNNELS:
             inner = self.wire.frame(bytes(size), PLAIN_PORTS[0], source_port=source)[:HEADERS]
             if port in PROTOCOLS:
@@ -176,8 +184,7 @@ class Sender(threading.Thread):
         self.path_of.append(path)
         parts, is_sure = self.make(path, number)
         self.n_frames.append(len(parts))
-        wire = self.port if self.paths[path][1] == BRIDGE_PORT else self.wire
-        self.put(wire.socket, path, parts, is_sure)
+        self.put(self.wire_of(self.paths[path][1]).socket, path, parts, is_sure)
 
     def send_merged(self):
         """Several packets of a path at once, which the interface or the sender's kernel cuts."""
