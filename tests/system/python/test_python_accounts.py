@@ -194,7 +194,8 @@ def test_the_blocks_of_the_page_run(one, wire, start_daemon, capsys):
     """Those of doc/python.md behind the first, which test_python.py runs; loops end after their first batch."""
     page = (testbed.ROOT / "doc/python.md").read_text()
     blocks = [block.split("```")[0] for block in page.split("```python\n")[2:]]
-    sender = start_daemon([], channels=[testbed.channel(wire)], name="sender").wait_ready()
+    by = {"backend": "packet"} if testbed.BACKEND == "xdp" else {}  # AF_XDP has a queue for one program only
+    sender = start_daemon([], channels=[testbed.channel(wire, **by)], name="sender").wait_ready()
     names = {"ibvcap": ibvcap, "np": np}
     send(wire, [(0, number) for number in range(8)])
     socket = f"socket={str(one.socket_path)!r}"
