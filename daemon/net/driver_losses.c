@@ -153,7 +153,7 @@ const struct driver_losses driver_losses_table[] = {
 	 * comes to a full queue is only in the other end's tx_dropped (veth_xmit). veth_xdp_rcv counts what an AF_XDP
 	 * socket refused, after it.
 	 */
-	{.driver = "veth", .has_refused = true},
+	{.driver = "veth", .by_both_ends = true, .has_refused = true},
 	/*
 	 * drivers/net/virtio_net.c, virtnet_stats: rx_dropped has the queues' drops, not what the host drops; those
 	 * have what an AF_XDP socket refused (receive_small_xdp, receive_mergeable_xdp).

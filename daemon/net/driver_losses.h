@@ -26,8 +26,9 @@ struct driver_losses {
 	 * net_port_discards() of mlx5_core. False: some are not counted, or it is not known.
 	 */
 	bool is_complete;
-	bool has_twice;   /* rx_fifo_errors has the packets of rx_missed_errors, too */
-	bool has_refused; /* rx_dropped has each packet that an XDP program gave to an AF_XDP socket without room */
+	bool by_both_ends; /* with tx_dropped of the interface's other end they count all, if that can be read */
+	bool has_twice;    /* rx_fifo_errors has the packets of rx_missed_errors, too */
+	bool has_refused;  /* rx_dropped has each packet that an XDP program gave to an AF_XDP socket without room */
 
 	/*
 	 * Age that the statistics may have, the four included, when they are read after driver_losses_read(); 0: the

@@ -118,7 +118,7 @@ static void device_open(struct link_device *device, const char *name)
 	takers_open(&device->takers, device->index);
 	net_driver_read(name, &driver);
 	device->driver = driver_losses_find(driver.name);
-	device->is_veth = strcmp(driver.name, "veth") == 0;
+	device->is_veth = device->driver && device->driver->by_both_ends;
 	/* lo has no driver, and no card that could drop packets. */
 	if (device->driver)
 		device->is_complete = device->driver->is_complete && !driver.is_part;

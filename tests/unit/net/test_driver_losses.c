@@ -170,7 +170,11 @@ static void write_page_line(const struct driver_losses *row, FILE *line)
 	fprintf(line, "\n.It %s Ta %s", row->driver, row->statistics[0] ? row->statistics[0] : "none");
 	for (size_t i = 1; row->statistics[0] && row->statistics[i]; i++)
 		fprintf(line, ", %s", row->statistics[i]);
-	fprintf(line, " Ta %s Ta %u\n", row->is_complete ? "yes" : "no", row->delay_ms);
+	fprintf(line, " Ta %s Ta %u\n",
+	        row->is_complete    ? "yes"
+	        : row->by_both_ends ? "by both ends"
+	                            : "no",
+	        row->delay_ms);
 	cr_assert(fclose(line) == 0);
 }
 
