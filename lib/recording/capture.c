@@ -5,6 +5,7 @@
  */
 #include "lib/recording/capture.h"
 
+#include "lib/base/min.h"
 #include "lib/base/time.h"
 #include "lib/frame/frame.h"
 
@@ -379,12 +380,14 @@ enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *fram
 	}
 	walk_link(link, frame, captured, whole_bytes, &headers);
 	verdict = judge_frame(&headers, captured, whole_bytes);
-	if (verdict == DATAGRAM_WHOLE || (verdict == DATAGRAM_CUT && headers.end == FRAME_UDP))
-		*datagram = (struct datagram){.payload = frame + headers.payload_at,
-		                              .bytes = verdict == DATAGRAM_WHOLE ? headers.payload_bytes
-		                                                                 : captured - headers.payload_at,
-		                              .whole_bytes = headers.payload_bytes,
-		                              .destination_port = frame_be16(frame + headers.l4_at + 2),
-		                              .ip_at = headers.l3_at};
+	if (headers.end == FRAME_UDP && verdict != DATAGRAM_MALFORMED)
+		*datagram =
+			(struct datagram){.payload = frame + headers.payload_at,
+		                          .bytes = verdict == DATAGRAM_WHOLE ? headers.payload_bytes
+		                                                             : u32_min(headers.payload_bytes,
+		                                                                       captured - headers.payload_at),
+		                          .whole_bytes = headers.payload_bytes,
+		                          .destination_port = frame_be16(frame + headers.l4_at + 2),
+		                          .ip_at = headers.l3_at};
 	return verdict;
 }

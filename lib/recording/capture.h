@@ -40,7 +40,8 @@ struct datagram {
 
 /**
  * Look into a frame of wire_bytes, of which the capture has the first captured bytes. *datagram is set only if the
- * result is DATAGRAM_WHOLE, or DATAGRAM_CUT and the capture has all headers.
+ * result is DATAGRAM_WHOLE, or DATAGRAM_CUT and the capture has all headers, or DATAGRAM_FRAGMENT and it is the first
+ * one.
  */
 enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *frame, uint32_t captured,
                                     uint32_t wire_bytes, struct datagram *datagram);

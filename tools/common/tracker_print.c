@@ -64,13 +64,13 @@ static void print_numbers(const struct ibvcap_tracker_numbers *numbers)
 }
 
 /* A network that lost more than half, or a source that often began anew: a wrong description is more likely. */
-static bool is_doubtful(const struct ibvcap_tracker_numbers *numbers)
+static bool is_doubtful(const struct ibvcap_tracker_numbers *numbers, uint64_t unexplained)
 {
-	return numbers->lost > numbers->arrived ||
+	return unexplained > numbers->arrived ||
 	       numbers->stray + numbers->late + 2 * numbers->restarted > numbers->arrived;
 }
 
-void tracker_print(const struct ibvcap_tracker *tracker)
+void tracker_print(const struct ibvcap_tracker *tracker, uint64_t unexplained)
 {
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
@@ -85,11 +85,14 @@ void tracker_print(const struct ibvcap_tracker *tracker)
 	printf("numbers of %u sources, %" PRIu64 " packets:\n", counts.n_sources, counts.packets);
 	print_numbers(&counts.numbers);
 	if (counts.unread)
-		printf("  unread %" PRIu64 ": too short for the number, or in error\n", counts.unread);
+		printf("  unread %" PRIu64
+		       ": no number can be read: too short, malformed, in error, or IP fragments behind the "
+		       "first one\n",
+		       counts.unread);
 	if (counts.untracked)
 		printf("  untracked %" PRIu64 ": there are more sources than this program has room for\n",
 		       counts.untracked);
-	if (is_doubtful(&counts.numbers))
+	if (is_doubtful(&counts.numbers, unexplained))
 		puts("  So many? Maybe the stream's sequence does not fit its packets: see offset, bytes, endian, "
 		     "shift, bits, step and modulus in ibvcapd.conf(5)");
 }

@@ -8,8 +8,8 @@ static const char usage[] =
 	"usage: ibvcap check STREAM [OPTIONS...]\n"
 	"Receive a stream and count by the packets' own numbers ('sequence' in its configuration), for each source, "
 	"what\n"
-	"was lost, came twice, or came in another order. Exit 0: all came; 1: not all, or no packet; 2: none is known\n"
-	"to lack, but something cannot be known.\n";
+	"was lost, came twice, or came in another order. Exit 0: all came; 1: not all; 2: none is known to lack, but\n"
+	"no packet came, or something cannot be known.\n";
 
 static const struct option_row rows[] = {
 	OPTION_SOCKET('s', struct recv_options, socket),

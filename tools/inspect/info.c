@@ -67,16 +67,17 @@ static void print_source(const struct inspect_source *source)
 		if (source->account.flow != RECORDING_ACCOUNT_NO_FLOW)
 			printf(", flow %d", source->account.flow);
 		verdict_find_accounts(&of_account, &source->account, 1, NULL);
-		printf(", file %" PRIu64 "%s, from packet %" PRIu64 " until %" PRIu64 ": %s\n", source->account.file,
-		       source->account.is_last ? " (the last)" : "", source->account.from.sequence,
-		       source->account.until.sequence, verdict_title(&of_account));
+		printf(", file %" PRIu64 "%s, from packet %" PRIu64 " until %" PRIu64 ": %s\n",
+		       source->account.file + 1, source->account.is_last ? " (the last)" : "",
+		       source->account.from.sequence, source->account.until.sequence, verdict_title(&of_account));
 		print_interface_losses(&source->account.rx);
 	}
 	if (!source->has_numbers)
 		return;
-	printf("    %-10s %" PRIu64 " to %" PRIu64, "numbers", source->first_id, source->last_id);
+	printf("    %-10s rows %" PRIu64 " to %" PRIu64 ", as ibvcapd counts them from 0", "ring", source->first_id,
+	       source->last_id);
 	if (source->n_runs > 1)
-		printf(", in %" PRIu64 " runs of the daemon", source->n_runs);
+		printf(" in each of %" PRIu64 " runs", source->n_runs);
 	printf("; %" PRIu64 " absent, %" PRIu64 " explained", source->n_absent, source->n_named);
 	if (inspect_is_explained(source) && inspect_elsewhere(source))
 		printf(", %" PRIu64 " %s", inspect_elsewhere(source),
@@ -132,7 +133,7 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 		uint64_t in_absence = inspect_lost_in_absence(&file->numbers.streams[i]);
 
 		printf("  %s, by the packets' own numbers:\n", file->numbers.streams[i].stream);
-		tracker_print(file->numbers.streams[i].tracker);
+		tracker_print(file->numbers.streams[i].tracker, inspect_lost_unexplained(&file->numbers.streams[i]));
 		if (in_absence)
 			printf("  lost before the card, or while nobody counted: cannot be told %" PRIu64
 			       ", among the losses that the recording names %" PRIu64 "\n",

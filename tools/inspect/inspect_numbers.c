@@ -118,6 +118,24 @@ static bool note_span(struct inspect_numbered *numbered, const struct ibvcap_tra
 	return true;
 }
 
+/*
+ * As sequence_packet_of_row() finds it in the packet's row: a first fragment and a packet of which the file has only a
+ * part have the number of their datagram. The frame's end, where no number can be read: the payload is not known.
+ * Bytes between the end of UDP and that of IP are in no row, nor in the file.
+ */
+static uint32_t find_recorded_payload(const struct pcapng_packet *packet)
+{
+	uint32_t captured = packet->frame_bytes[0], payload_at;
+	struct datagram datagram = {.payload = NULL};
+
+	datagram_find(DATAGRAM_LINK_ETHERNET, packet->frame[0], captured, UINT32_MAX, &datagram);
+	if (!datagram.payload)
+		return captured;
+	payload_at = (uint32_t)(datagram.payload - packet->frame[0]);
+	/* Of a malformed packet: its frame ends before its headers say. */
+	return payload_at + datagram.whole_bytes > u64_max(packet->wire_bytes, captured) ? captured : payload_at;
+}
+
 int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_sum *sum,
                         const struct pcapng_block *block)
 {
@@ -136,16 +154,9 @@ int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_su
 		                              .row = block->packet.frame[0] + block->packet.frame_bytes[0],
 		                              .has_headers = true};
 		struct ibvcap_tracked tracked;
-		struct datagram datagram;
 
-		if (!numbered->has_frames) {
-			/* Without a payload no number can be read. */
-			found.payload_at = block->packet.frame_bytes[0];
-			/* Bytes between the end of UDP and that of IP are in no row, nor in the file. */
-			if (datagram_find(DATAGRAM_LINK_ETHERNET, block->packet.frame[0], block->packet.frame_bytes[0],
-			                  UINT32_MAX, &datagram) == DATAGRAM_WHOLE)
-				found.payload_at = (uint32_t)(datagram.payload - block->packet.frame[0]);
-		}
+		if (!numbered->has_frames)
+			found.payload_at = find_recorded_payload(&block->packet);
 		if (ibvcap_tracker_add(numbered->tracker, &found, &tracked) == 0 &&
 		    !note_span(numbered, &tracked, block->packet.time_ns))
 			return -ENOMEM;
@@ -167,6 +178,9 @@ void inspect_numbers_end(struct inspect_numbers *numbers, const struct inspect_s
 			numbered->has_drops = true;
 		if (numbered)
 			numbered->n_malformed += source->account.sum.malformed;
+		if (numbered) /* the queues of a stream have the same */
+			numbered->n_interface_lost =
+				u64_max(numbered->n_interface_lost, source->account.rx.interface_lost);
 		/* The statistics have what was lost behind the last packet, too; a recording that was cut has none. */
 		if (numbered)
 			numbered->n_named += source->n_dropped > source->n_lost ? source->n_dropped : source->n_lost;
@@ -205,4 +219,11 @@ uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered)
 uint64_t inspect_lost_in_absence(const struct inspect_numbered *numbered)
 {
 	return numbered->has_absence ? lost_unnamed(numbered) : 0;
+}
+
+uint64_t inspect_lost_unexplained(const struct inspect_numbered *numbered)
+{
+	uint64_t lost = inspect_lost_before_card(numbered);
+
+	return lost - u64_min(lost, numbered->n_interface_lost);
 }

@@ -27,8 +27,9 @@ struct inspect_numbered {
 	bool has_frames;     /* the offsets count from the frame */
 	uint64_t n_named;    /* packets of the stream that the recording names as lost */
 	uint64_t n_malformed;
-	bool has_absence; /* the recording says that there are more, or may be: nobody counted them */
-	bool has_drops;   /* the recording says that the interface dropped packets, which may be of the stream */
+	uint64_t n_interface_lost; /* of any stream or program, by the interface */
+	bool has_absence;          /* the recording says that there are more, or may be: nobody counted them */
+	bool has_drops; /* the recording says that the interface dropped packets, which may be of the stream */
 };
 
 /* Zero-initialise it. */
@@ -58,5 +59,8 @@ uint64_t inspect_lost_before_card(const struct inspect_numbered *numbered);
 
 /** The same, if the recording names a time for which nobody counted: lost then, or before the card. Pure. */
 uint64_t inspect_lost_in_absence(const struct inspect_numbered *numbered);
+
+/** Packets that were lost before the card, and not by the interface as far as it counted. Pure. */
+uint64_t inspect_lost_unexplained(const struct inspect_numbered *numbered);
 
 #endif

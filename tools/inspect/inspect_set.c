@@ -178,6 +178,7 @@ void inspect_set_judge(struct inspect_set *set, struct verdict *verdict)
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
+/* For people, files count from 1. */
 static void print_queue_head(const struct inspect_set *set, uint32_t first)
 {
 	const struct recording_account *account = &set->pieces[first].account;
@@ -192,20 +193,20 @@ static void print_queue_head(const struct inspect_set *set, uint32_t first)
 		printf("flow %d, ", account->flow);
 	printf("%s, queue %u: ", account->stream, account->queue);
 	if (account->file == last->file)
-		printf("file %" PRIu64 "\n", account->file);
+		printf("file %" PRIu64 "\n", account->file + 1);
 	else
-		printf("files %" PRIu64 " to %" PRIu64 "\n", account->file, last->file);
+		printf("files %" PRIu64 " to %" PRIu64 "\n", account->file + 1, last->file + 1);
 	if (account->file)
-		printf("  files before %" PRIu64 " are not here\n", account->file);
+		printf("  files before %" PRIu64 " are not here\n", account->file + 1);
 	if (!last->is_last)
-		printf("  files behind %" PRIu64 " are not here, if there are any\n", last->file);
+		printf("  files behind %" PRIu64 " are not here, if there are any\n", last->file + 1);
 }
 
 static void print_missing(const struct inspect_piece *piece)
 {
 	const struct recording_account *before = &piece[-1].account, *after = &piece->account;
 	const struct inspect_join *join = &piece->join;
-	uint64_t first = before->file + 1, last = after->file - 1;
+	uint64_t first = before->file + 2, last = after->file;
 
 	if (first == last)
 		printf("  file %" PRIu64 " is missing: ", first);
@@ -233,7 +234,7 @@ void inspect_set_print(const struct inspect_set *set)
 			print_missing(piece);
 		} else if (piece->join.kind == INSPECT_TWICE) {
 			snprintf(text, sizeof(text), "  file %" PRIu64 " is given twice: %s and %s",
-			         piece->account.file, piece[-1].path, piece->path);
+			         piece->account.file + 1, piece[-1].path, piece->path);
 			puts(inspect_clean(text));
 		}
 	}

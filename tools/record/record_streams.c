@@ -5,6 +5,7 @@
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 #include "tools/common/terminal.h"
+#include "tools/record/file_window.h"
 #include "tools/record/record_file.h"
 #include "tools/record/recorder.h"
 #include "tools/record/row_filter.h"
@@ -213,6 +214,35 @@ static void append_truncated(char *text, size_t bytes, const struct recorder *re
 		         n);
 }
 
+/* The files of a name without a time, as the shell finds them. */
+static void write_pattern(const struct record_options *options, char pattern[PATH_MAX + 1])
+{
+	const char *path = options->path, *base = file_names_base(path);
+	const char *dot = *base ? strchr(base + 1, '.') : NULL;
+	int stem = dot ? (int)(dot - path) : (int)strlen(path);
+
+	snprintf(pattern, PATH_MAX + 1, "%.*s*%s", stem, path, path + stem);
+}
+
+/* The recorder does not follow the packets' own numbers. They may show losses, or that the interface dropped others. */
+static void append_info(char *text, size_t bytes, const struct recorder *recorder)
+{
+	const struct record_options *options = &recorder->options;
+	bool has_sequence = false, is_one = recorder->writer.n_files == 1 && !recorder->writer.window.numbered;
+	char pattern[PATH_MAX + 1];
+
+	for (unsigned i = 0; i < recorder->n_sources; i++)
+		has_sequence |= recorder->sources[i].sequence != NULL;
+	if (!has_sequence || options->filter || options->raw || options->by_flow || !strcmp(options->path, "-"))
+		return;
+	write_pattern(options, pattern);
+	snprintf(text + strlen(text), bytes - strlen(text),
+	         " This is by the counts of ibvcapd; for the verdict by the packets' own numbers, too: ibvcap info %s",
+	         strchr(options->path, '%') ? "FILE..."
+	         : is_one                   ? options->path
+	                                    : pattern);
+}
+
 /* The exit code. r: how reading ended, of the source that had it. */
 static int end_record(const struct recorder *recorder, unsigned which, int r)
 {
@@ -225,7 +255,7 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 		print_record_json(recorder, &verdict);
 	else if (!recorder->options.silent) {
 		const struct writer *writer = &recorder->writer;
-		char text[SUM_TEXT_BYTES + VERDICT_TEXT_BYTES];
+		char text[SUM_TEXT_BYTES + VERDICT_TEXT_BYTES + PATH_MAX];
 
 		fprintf(stderr, "%s: %" PRIu64 " bytes in %" PRIu32 " files, %" PRIu64 " files deleted\n",
 		        recorder->options.path, writer->bytes, writer->n_files, writer->window.n_deleted);
@@ -235,6 +265,7 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 		}
 		verdict_print_sentences(text, sizeof(text), &verdict);
 		append_truncated(text, sizeof(text), recorder);
+		append_info(text, sizeof(text), recorder);
 		terminal_print(stderr, colours[verdict.worst], "%s\n", text);
 	}
 	if (recorder->writer.error)

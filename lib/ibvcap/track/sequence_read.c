@@ -256,6 +256,17 @@ bool sequence_read_frame(const struct sequence_reader *reader, const struct ibvc
 	return true;
 }
 
+/* The first one has the datagram's number. A later one begins anywhere in the payload. */
+static __attribute__((noinline)) bool is_later_fragment(const struct ibvcap_packet *packet)
+{
+	uint32_t present = (uint32_t)u64_min((uint64_t)packet->header_bytes + packet->row_bytes, HEADERS_MAX);
+	uint8_t copy[HEADERS_MAX];
+	struct frame frame;
+
+	frame_walk(packet_find(packet, 0, present, copy), present, UINT32_MAX, &frame);
+	return frame.end == FRAME_LATER_FRAGMENT;
+}
+
 /* The row may hold less than its meta says, if the daemon is of another version. */
 bool sequence_packet_of_row(const struct ibvcap_rx_batch *batch, uint32_t i, uint32_t header_bytes,
                             uint32_t application_header_bytes, struct ibvcap_packet *packet)
@@ -273,5 +284,5 @@ bool sequence_packet_of_row(const struct ibvcap_rx_batch *batch, uint32_t i, uin
 		.payload_at = meta->header_length,
 		.has_headers = meta->header_length != 0,
 	};
-	return true;
+	return !(meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT) || !packet->has_headers || !is_later_fragment(packet);
 }

@@ -53,7 +53,10 @@ static inline uint64_t sequence_slack(const struct ibvcap_rx_batch *batch)
 	return batch->gap + (batch->flags & IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN ? UINT64_C(1) << 32 : 0);
 }
 
-/** The packet of a row; the caller's struct may be of a version without the last two numbers. False: it is in error. */
+/**
+ * The packet of a row; the caller's struct may be of a version without the last two numbers. False: no number can be
+ * read from it: it is in error, has no known payload, or is an IP fragment that is not the first one of its datagram.
+ */
 bool sequence_packet_of_row(const struct ibvcap_rx_batch *batch, uint32_t i, uint32_t header_bytes,
                             uint32_t application_header_bytes, struct ibvcap_packet *packet);
 

@@ -8,9 +8,11 @@ import struct
 
 import pytest
 
+import frames
 import test_capture
 import testbed
 from ibvcap_tool import IBVCAP, ibvcap, why_lines
+from recordings import stop_at_rest
 
 SOURCES, NUMBERS = 8, 400
 # The other end of the wire is in another network namespace, and a veth's drops are counted there, too.
@@ -306,3 +308,109 @@ def test_a_wrong_description_of_ones_own_is_refused(daemon, wire, tmp_path):
         for command in (("check",), ("record", "-w", tmp_path / "a")):
             done = ibvcap(*command, "lidar", "--socket", one.socket_path, "--sequence", file)
             assert done.returncode == code and f"ibvcap {command[0]}: --sequence: {said}" in done.stderr, done.stderr
+
+
+# ---- packets of which a row has only a part --------------------------------------------------------------------------
+
+
+def counted_by_check_and_info(one, wire, started, tmp, send):
+    """What both say of the packets' own numbers."""
+    check = started([IBVCAP, "check", "lidar", "--json", "--socket", one.socket_path])
+    record = started([IBVCAP, "record", "lidar", "-q", "--socket", one.socket_path, "-w", tmp / "a.pcapng"])
+    testbed.wait_until(lambda: len(one.status()["consumers"]) == 2, 30, "two readers")
+    send()
+    testbed.wait_until(lambda: all(not each["lag"] and each["published"] for each in one.status()["consumers"]) and
+                       not one.expect_sum()["in_flight"], 30, one.status)
+    for process in (record, check):
+        process.send_signal(signal.SIGINT)
+    said, _ = check.communicate(timeout=30)
+    record.communicate(timeout=30)
+    info, = json.loads(ibvcap("info", "--json", tmp / "a.pcapng").stdout)
+    return [{key: numbers[key] for key in ("packets", "unread", "once", "lost")}
+            for numbers in (json.loads(said)["sequence"], info["sequences"][0])]
+
+
+@pytest.mark.parametrize("what", ["pieces", "cut"])
+def test_check_and_info_find_the_same_numbers_in_packets_of_which_a_row_has_a_part(daemon, wire, started, tmp, what):
+    """A first fragment has the number of its datagram, and so have the first bytes of a long packet. Of a later
+    fragment, which has none, both say so: it comes only to a stream of all UDP packets."""
+    described = {"offset": 0, "bytes": 4, "source": "none"}
+    keys = {"payload_size": 1472, "reassemble": "off", "flows": [testbed.flow(0, wire.address)]}
+    one = daemon([stream(wire, described, **(keys if what == "pieces" else {}))])
+
+    def send():
+        for number in range(100):
+            payload = number.to_bytes(4, "big") + bytes(2496)
+            if what == "pieces":
+                wire.send(*frames.fragments(payload, wire.address, 7502, wire.mac_bytes(), 1500,
+                                                  wire.tx_address, identification=number))
+            else:
+                wire.send(wire.frame(payload, 7502))
+
+    by_check, by_info = counted_by_check_and_info(one, wire, started, tmp, send)
+    assert by_check == by_info, (by_check, by_info)
+    assert (by_check["once"], by_check["lost"]) == (100, 0), by_check
+    has_later = what == "pieces" and by_check["packets"] == 200
+    assert by_check["unread"] == (100 if has_later else 0), by_check
+
+
+# ---- what is said of many losses -------------------------------------------------------------------------------------
+
+
+def said_of_numbers(one, wire, started, tmp, numbers, stops):
+    """What check, record and info print. With stops, both readers stand still while most packets come."""
+    path = tmp / "a.pcapng"
+    readers = [started([IBVCAP, *words, "--socket", one.socket_path])
+               for words in (("check", "lidar"), ("record", "lidar", "-q", "-p", "lossy", "-w", path))]
+    testbed.wait_until(lambda: len(one.status()["consumers"]) == 2, 30, "two readers")
+
+    def send(part):
+        published = one.stream()["published"]
+        for at in range(0, len(part), 100):
+            wire.send(*[wire.frame(number.to_bytes(4, "big"), 7502) for number in part[at:at + 100]])
+            testbed.wait_until(lambda at=at: one.stream()["published"] == published + len(part[at:at + 100]) + at, 30,
+                               one.stream)
+
+    send(numbers[:100])
+    testbed.wait_until(lambda: all(not each["lag"] for each in one.status()["consumers"]), 30, one.status)
+    for reader in readers if stops else []:
+        stop_at_rest(reader)
+    send(numbers[100:])
+    for reader in readers if stops else []:
+        reader.send_signal(signal.SIGCONT)
+    testbed.wait_until(lambda: all(not each["lag"] for each in one.status()["consumers"]), 30, one.status)
+    said = {}
+    for name, reader in zip(("check", "record"), readers):
+        reader.send_signal(signal.SIGINT)
+        said[name] = "".join(reader.communicate(timeout=30))
+    said["info"] = ibvcap("info", path).stdout
+    return path, said, [reader.returncode for reader in readers]
+
+
+@pytest.mark.parametrize("is_explained", [True, False])
+def test_many_lost_numbers_are_doubted_unless_the_readers_own_counts_explain_them(daemon, wire, started, tmp,
+                                                                                  is_explained):
+    one = daemon([stream(wire, {"offset": 0, "bytes": 4, "source": "none"}, slots_per_block=64, history_blocks=16,
+                         receive_queue_slots=1024)])
+    numbers = range(6000) if is_explained else range(0, 600, 3)
+    path, said, codes = said_of_numbers(one, wire, started, tmp, numbers, is_explained)
+    for name in ("check", "info"):
+        lost, arrived = map(int, re.search(r" \+ lost (\d+); arrived (\d+)", said[name]).groups())
+        assert lost > arrived, said[name]
+        assert ("So many?" in said[name]) == (not is_explained), said[name]
+    # record does not follow the numbers, and says what does.
+    assert f"for the verdict by the packets' own numbers, too: ibvcap info {path}\n" in said["record"], said["record"]
+    assert codes == [1, 1 if is_explained else 0], said
+    assert ibvcap("info", path).returncode == 1
+
+
+@pytest.mark.parametrize("words", [("-w", "a.pcapng", "-G", "60"), ("-w", "-"), ("-w", "a.pcapng", "--filter", "udp"),
+                                   ("-w", "b", "--raw"), ("-w", "%H.pcapng")], ids=lambda words: "".join(words))
+def test_record_names_the_files_of_which_info_can_say_more(daemon, wire, tmp, words):
+    one = daemon([stream(wire, {"offset": 0, "bytes": 4, "source": "none"}), testbed.stream(wire, 7503, "plain")])
+    shown = {"-G": "ibvcap info a*.pcapng\n", "%H.pcapng": "ibvcap info FILE...\n"}
+    for name in ("lidar", "plain"):
+        said = ibvcap("record", name, "-t", "0.1", "-q", "--socket", one.socket_path, *words, cwd=tmp,
+                      encoding="latin-1").stderr
+        wanted = [text for word, text in shown.items() if word in words and name == "lidar"]
+        assert ("ibvcap info" in said) == bool(wanted) and all(text in said for text in wanted), said

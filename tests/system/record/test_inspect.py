@@ -197,15 +197,15 @@ def test_info_misses_a_file_between_two_others(recording, tmp):
     assert len(files) == 4
     assert "all 4 files together: complete: no packet is missing" in ibvcap("info", *files[::-1])
     text = ibvcap("info", files[3], files[0], code=LOST)
-    assert "  files 1 to 2 are missing: packets 1000 to 2999\n" in text
+    assert "  files 2 to 3 are missing: packets 1000 to 2999\n" in text
     assert text.endswith("all 2 files together: incomplete: 2000 packets are missing, of files that are not here\n")
     first, last, both = json.loads(ibvcap("info", "--json", files[0], files[2], code=LOST))
     assert first["complete"] and last["complete"] and not both["complete"] and both["verdict_word"] == "incomplete"
     missing, = both["recordings"][0]["queues"][0]["missing"]
     assert missing == {"first_file": 1, "last_file": 1, "from": 1000, "until": 2000, "packets": 1000}
     text = ibvcap("info", files[1], files[2], files[1])
-    assert "  files before 1 are not here\n  files behind 2 are not here, if there are any\n" in text
-    assert f"  file 1 is given twice: {files[1]} and {files[1]}\n" in text
+    assert "  files before 2 are not here\n  files behind 3 are not here, if there are any\n" in text
+    assert f"  file 2 is given twice: {files[1]} and {files[1]}\n" in text
 
 
 def test_files_that_end_at_a_gap_agree_with_each_other(daemon, wire, tmp):

@@ -133,14 +133,14 @@ Test(cmd_info, the_text_has_all_that_is_known)
 		"    packets    3, 180 bytes on the wire\n"
 		"    times      2026-11-22T08:00:00.010000000Z to 2026-11-22T08:00:00.000000000Z (-0.010 s)\n"
 		"               1 packets are earlier than the one before\n"
-		"    account    recording 0000000000001234, file 0 (the last), from packet 10 until 1: incomplete\n"
-		"    numbers    10 to 0, in 2 runs of the daemon; 4 absent, 4 explained\n"
+		"    account    recording 0000000000001234, file 1 (the last), from packet 10 until 1: incomplete\n"
+		"    ring       rows 10 to 0, as ibvcapd counts them from 0 in each of 2 runs; 4 absent, 4 explained\n"
 		"    sum        published\n"
 		"  lidar/1\n"
 		"    packets    2, 120 bytes on the wire\n"
 		"    times      2026-11-22T08:00:00.005000000Z to 2026-11-22T08:00:00.006000000Z (0.001 s)\n"
-		"    account    recording 0000000000001234, file 0 (the last), from packet 5 until 7: complete\n"
-		"    numbers    5 to 6; 0 absent, 0 explained\n"
+		"    account    recording 0000000000001234, file 1 (the last), from packet 5 until 7: complete\n"
+		"    ring       rows 5 to 6, as ibvcapd counts them from 0; 0 absent, 0 explained\n"
 		"    sum        published\n"
 		"  before 2026-11-22T08:00:00.015000Z, packet 15 of lidar/0: 6 lost: 4 packets lost (skipped): slow; 2 "
 		"packets lost (no_buffer): full\n"
@@ -247,20 +247,20 @@ Test(cmd_info, files_of_a_recording_are_judged_together)
 	found = strstr(printed, "\nrecording");
 	cr_assert(found != NULL);
 	cr_expect_str_eq(found + 1,
-	                 "recording 0000000000001234, lidar, queue 0: files 1 to 4\n"
-	                 "  files before 1 are not here\n"
-	                 "  files 2 to 3 are missing: packets 15 to 22\n"
+	                 "recording 0000000000001234, lidar, queue 0: files 2 to 5\n"
+	                 "  files before 2 are not here\n"
+	                 "  files 3 to 4 are missing: packets 15 to 22\n"
 	                 "all 2 files together: incomplete: 8 packets are missing, of files that are not here\n");
 	cr_expect(eq(int, INFO("b", "a", "b"), 0));
 	found = strstr(printed, "\nrecording");
 	cr_assert(found != NULL);
-	cr_expect_str_eq(found + 1, "recording 0000000000001234, lidar, queue 0: files 1 to 2\n"
-	                            "  files before 1 are not here\n"
-	                            "  files behind 2 are not here, if there are any\n"
-	                            "  file 2 is given twice: b and b\n"
+	cr_expect_str_eq(found + 1, "recording 0000000000001234, lidar, queue 0: files 2 to 3\n"
+	                            "  files before 2 are not here\n"
+	                            "  files behind 3 are not here, if there are any\n"
+	                            "  file 3 is given twice: b and b\n"
 	                            "all 3 files together: complete: no packet is missing in these files\n");
 	cr_expect(eq(int, INFO("b", "c"), 1));
-	cr_expect(strstr(printed, "  file 3 is missing: packets 20 to 22\n") != NULL);
+	cr_expect(strstr(printed, "  file 4 is missing: packets 20 to 22\n") != NULL);
 	cr_expect(eq(int, INFO("--json", "b", "c"), 1));
 	expect_json("2.complete", "false");
 	expect_json("2.consistent", "true");
@@ -271,17 +271,17 @@ Test(cmd_info, files_of_a_recording_are_judged_together)
 	expect_json("2.complete", "true");
 	make_file("c", 4, 20, 22, true);
 	cr_expect(eq(int, INFO("b", "c"), 2));
-	cr_expect(strstr(printed, "  file 3 is missing: no packets\n") != NULL);
+	cr_expect(strstr(printed, "  file 4 is missing: no packets\n") != NULL);
 	make_file("c", 3, 20, 22, true);
 	cr_expect(eq(int, INFO("a", "b", "c"), 0));
-	cr_expect(strstr(printed, "queue 0: files 1 to 3\n  files before 1 are not here\nall 3") != NULL);
+	cr_expect(strstr(printed, "queue 0: files 2 to 4\n  files before 2 are not here\nall 3") != NULL);
 	make_file("a", 0, 10, 15, false);
 	make_file("b", 2, 14, 20, true);
 	cr_expect(eq(int, INFO("--json", "a", "b"), 65));
 	expect_json("2.consistent", "false");
 	make_file("a", 0, 10, 15, true);
 	cr_expect(eq(int, INFO("a", "a"), 0));
-	cr_expect(strstr(printed, "queue 0: file 0\n  file 0 is given twice: a and a\nall 2") != NULL);
+	cr_expect(strstr(printed, "queue 0: file 1\n  file 1 is given twice: a and a\nall 2") != NULL);
 }
 
 Test(cmd_info, by_flow_and_over_restarts_the_missing_are_not_counted)
@@ -297,15 +297,15 @@ Test(cmd_info, by_flow_and_over_restarts_the_missing_are_not_counted)
 		made_write(&recording, file ? "b" : "a");
 	}
 	cr_expect(eq(int, INFO("a", "b"), 1));
-	cr_expect(strstr(printed, "recording 0000000000001234, flow 3, file 0, from packet 0 until 5: complete") !=
+	cr_expect(strstr(printed, "recording 0000000000001234, flow 3, file 1, from packet 0 until 5: complete") !=
 	          NULL);
-	cr_expect(strstr(printed, "recording 0000000000001234, flow 3, lidar, queue 0: files 0 to 2\n"
-	                          "  file 1 is missing: of this flow, some of packets 5 to 19\n") != NULL);
+	cr_expect(strstr(printed, "recording 0000000000001234, flow 3, lidar, queue 0: files 1 to 3\n"
+	                          "  file 2 is missing: of this flow, some of packets 5 to 19\n") != NULL);
 	recording.sources[0].account.from.epoch = recording.sources[0].account.until.epoch = 8;
 	made_write(&recording, "b");
 	cr_expect(eq(int, INFO("a", "b"), 1));
 	cr_expect(strstr(printed,
-	                 "  file 1 is missing: packets from 5 on, and ibvcapd was restarted before packet 20\n") !=
+	                 "  file 2 is missing: packets from 5 on, and ibvcapd was restarted before packet 20\n") !=
 	          NULL);
 }
 

@@ -558,8 +558,9 @@ struct ibvcap_tracker_numbers {
 struct ibvcap_tracker_counts {
 	size_t size;
 	struct ibvcap_tracker_numbers numbers;
-	uint64_t packets;   /* all that the tracker was given */
-	uint64_t unread;    /* of packets: without a number that can be read: too short, or a row in error */
+	uint64_t packets; /* all that the tracker was given */
+	/* Of packets: no number can be read: too short, malformed, in error, or an IP fragment behind the first one. */
+	uint64_t unread;
 	uint64_t untracked; /* of packets: of sources for which there was no room */
 	/*
 	 * Of numbers.lost, by where they were lost: lost = lost_after_card + lost_in_card + lost_unread +
