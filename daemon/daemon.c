@@ -12,6 +12,7 @@
 #include "daemon/events.h"
 #include "daemon/memory/memory_check.h"
 #include "daemon/net/neighbour.h"
+#include "daemon/packet/identifications.h"
 #include "daemon/port/interface.h"
 #include "daemon/process/preflight.h"
 #include "daemon/process/socket_location.h"
@@ -305,6 +306,8 @@ static void daemon_tear_down(struct daemon *daemon)
 	while ((service = TAILQ_LAST(&daemon->services, service_list)))
 		service->ops->free(daemon, &daemon->services, service);
 	neighbours_free(daemon->neighbours);
+	if (!daemon->is_left)
+		identifications_free(daemon->identifications);
 	background_drain(daemon->kernel, END_US);
 	if (daemon->kernel)
 		background_abandon(daemon->kernel);

@@ -11,8 +11,8 @@
  *   open → register_memory → create_send_queue → start → send_post/send_reap …
  *   → (drain with send_reap) → destroy_queue → unregister_memory → close
  *
- * Threads: the queue's worker calls post, poll, send_post, send_reap, arm, clear, reset and give_up, and start after a
- * reset.
+ * Threads: the queue's worker calls post, poll, send_post, send_post_summed, send_reap, arm, clear, reset and give_up,
+ * and start after a reset.
  * Any thread may register and unregister memory while queues run. The control thread calls everything else. All of
  * these may run at the same time. No call keeps a pointer to its arguments unless its comment says so.
  * Errors: 0/count or -errno; calls with a failure argument explain the error there.
@@ -323,6 +323,11 @@ struct backend_ops {
 	 * reset() is due. Every accepted packet can be reaped later, even if no more are posted.
 	 */
 	int (*send_post)(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
+	/**
+	 * Likewise, but these packets have all of their checksums already, whatever the queue was made for: fragments
+	 * of IP packets, over which no device can sum. They leave as they are.
+	 */
+	int (*send_post_summed)(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
 	/**
 	 * Up to max (at least 2) runs of packets that ended; their memory belongs to the caller again. Never blocks.
 	 * -errno: the queue failed and has no more completions; reset() is due.

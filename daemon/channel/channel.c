@@ -8,6 +8,7 @@
 #include "daemon/base/log.h"
 #include "lib/base/size.h"
 #include "daemon/channel/tx_headers.h"
+#include "daemon/memory/geometry.h"
 #include "daemon/port/interface_tx.h"
 #include "daemon/state/service.h"
 #include "daemon/state/state.h"
@@ -26,7 +27,10 @@ int channel_init(struct channel *channel, const struct config_channel *config, s
 {
 	int r = tx_headers_check(config, &interface->net, failure);
 
-	*channel = (struct channel){.service.name = config->name, .config = config, .interface = interface};
+	*channel = (struct channel){.service.name = config->name,
+	                            .config = config,
+	                            .interface = interface,
+	                            .cut_bytes = geometry_cut_bytes(config, interface->net.mtu)};
 	if (r < 0)
 		return r;
 	channel->destinations = calloc(config->n_destinations, sizeof(*channel->destinations));
@@ -37,15 +41,31 @@ int channel_init(struct channel *channel, const struct config_channel *config, s
 	return 0;
 }
 
-uint64_t channel_pinned_bytes(const struct channel *channel)
+static struct tx_queue_options channel_queue_options(const struct channel *channel)
 {
 	const struct config_channel *config = channel->config;
-	uint64_t slots = round_up_to_power_of_two(config->send_queue_slots);
 
-	return round_up_to_pages(slots * TX_QUEUE_HEADER_BYTES, SMALL_PAGE_BYTES) +
-	       (channel->checksums == PACKET_CHECKSUMS_SOFTWARE
-	                ? round_up_to_pages(slots * config->payload_size, SMALL_PAGE_BYTES)
-	                : 0);
+	return (struct tx_queue_options){
+		.name = config->name,
+		.backend = channel->interface->backend,
+		.queue_slots = config->send_queue_slots,
+		.slot_bytes = config->payload_size,
+		.cut_bytes = channel->cut_bytes,
+		.n_destinations = config->n_destinations,
+		.checksums = channel->checksums,
+		.rate_bps = config->rate_limit_bps,
+		.burst_bytes = config->burst_bytes,
+		.device_pacing = config->device_pacing,
+		.late_after_ns = config->late_after_us * UINT64_C(1000),
+		.completion_events = config->poll != CONFIG_POLL_BUSY,
+	};
+}
+
+uint64_t channel_pinned_bytes(const struct channel *channel)
+{
+	const struct tx_queue_options options = channel_queue_options(channel);
+
+	return tx_queue_bytes(&options);
 }
 
 uint64_t channel_senders_bytes(const struct channel *channel)
@@ -99,25 +119,13 @@ int channel_fit(struct channel *channel, struct failure *failure)
 			"%s:%d: channel '%s': interface %s has no Ethernet headers, and so no VLANs: take vlan out",
 			config->file, config->line, config->name, config->interface);
 	r = channel_fit_pacing(config, device, failure);
-	return r < 0 ? r : tx_headers_checksums(config, device, &channel->checksums, failure);
+	return r < 0 ? r : tx_headers_checksums(config, device, channel->cut_bytes != 0, &channel->checksums, failure);
 }
 
 int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *failure)
 {
 	const struct config_channel *config = channel->config;
-	const struct tx_queue_options options = {
-		.name = config->name,
-		.backend = channel->interface->backend,
-		.queue_slots = config->send_queue_slots,
-		.slot_bytes = config->payload_size,
-		.n_destinations = config->n_destinations,
-		.checksums = channel->checksums,
-		.rate_bps = config->rate_limit_bps,
-		.burst_bytes = config->burst_bytes,
-		.device_pacing = config->device_pacing,
-		.late_after_ns = config->late_after_us * UINT64_C(1000),
-		.completion_events = config->poll != CONFIG_POLL_BUSY,
-	};
+	const struct tx_queue_options options = channel_queue_options(channel);
 	int r = tx_queue_new(&channel->queue, &options, failure);
 
 	if (r < 0)
@@ -130,6 +138,11 @@ int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *fai
 	            config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
 	            (unsigned long long)config->rate_limit_bps / 1000000,
 	            config->device_pacing ? ", kept by the device" : "");
+	if (channel->cut_bytes)
+		log_message(LOG_INFO, &(struct log_about){.channel = config->name, .interface = config->interface},
+		            "channel '%s': payloads that are longer than the MTU of %s (%u) leave as IP fragments "
+		            "(fragment)",
+		            config->name, config->interface, channel->interface->net.mtu);
 	return 0;
 }
 
@@ -252,7 +265,7 @@ void channel_set_destination(struct channel *channel, uint32_t i, const struct t
 	if (channel->lent)
 		mine->to_mail = true;
 	else
-		channel->queue->destinations[i] = mine->now;
+		tx_queue_set_destination(channel->queue, i, &mine->now);
 	channel_refresh_state(channel);
 	channel_mail(channel);
 }

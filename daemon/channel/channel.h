@@ -40,6 +40,7 @@ struct channel {
 	struct tx_queue *queue;
 	uint64_t epoch;
 	enum packet_checksums checksums;
+	uint32_t cut_bytes; /* geometry_cut_bytes() */
 	struct channel_destination *destinations;
 	int32_t error;      /* with which every packet ends: -ENETDOWN, or 0 */
 	bool error_to_mail; /* the worker does not know error yet; the next two likewise */

@@ -7,6 +7,9 @@
 
 #include "daemon/base/log.h"
 #include "daemon/channel/tx_headers.h"
+#include "daemon/packet/identifications.h"
+#include "daemon/port/interface_tx.h"
+#include "daemon/state/state.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,8 +23,11 @@ static const char *channel_destination_explain(const struct channel *channel, in
 
 	if (error != -EMSGSIZE)
 		return next_hop_explain(next_hop, interface, why, bytes);
-	snprintf(why, bytes, "the MTU of %s is %u now, too little for payload_size %u: 'ip link set dev %s mtu MTU'",
-	         interface, next_hop->mtu, channel->config->payload_size, interface);
+	snprintf(why, bytes, "the MTU of %s is %u now, too little for payload_size %u: 'ip link set dev %s mtu MTU'%s",
+	         interface, next_hop->mtu, channel->config->payload_size, interface,
+	         channel->config->fragment == CONFIG_FRAGMENT_OFF
+	                 ? ""
+	                 : ", or restart the daemon, which then cuts what is too long into IP fragments (fragment)");
 	return why;
 }
 
@@ -58,9 +64,15 @@ static void on_changed(void *context, const struct next_hop *next_hop)
 {
 	struct channel_destination *destination = context;
 	struct channel *channel = destination->channel;
+	const struct config_address *to = &channel->config->destinations[destination->index].address;
 	struct tx_queue_destination now;
 
-	tx_headers_make(channel->config, destination->index, channel->checksums, next_hop, &now);
+	tx_headers_make(channel->config, destination->index, channel->checksums, channel->cut_bytes != 0, next_hop,
+	                &now);
+	if (channel->cut_bytes && now.error == 0)
+		now.identification =
+			identifications_find(channel->tx->daemon->identifications, next_hop->source.address,
+		                             to->address, to->family == AF_INET6 ? 16 : 4);
 	if (destination->state != next_hop->state || destination->now.error != now.error)
 		channel_destination_tell(destination, now.error, next_hop);
 	destination->state = next_hop->state;

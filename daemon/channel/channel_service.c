@@ -6,6 +6,7 @@
 #include "daemon/channel/channel.h"
 
 #include "daemon/base/log.h"
+#include "daemon/packet/identifications.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/port/interface_tx.h"
 #include "daemon/state/service.h"
@@ -40,6 +41,12 @@ static int channel_service_serve(struct daemon *daemon, struct service *service,
 
 	if (!daemon->neighbours)
 		r = neighbours_new(&daemon->neighbours, daemon->event, failure);
+	if (r == 0 && !daemon->identifications) {
+		r = identifications_new(&daemon->identifications);
+		if (r < 0)
+			failure_set(failure, EX_OSERR, -r, "channel '%s': no identifications for IP fragments: %s",
+			            service->name, strerror(-r));
+	}
 	if (r == 0)
 		r = channel_destinations_watch(channel, daemon->neighbours, failure);
 	if (r < 0)

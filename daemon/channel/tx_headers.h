@@ -13,15 +13,18 @@
 #include "daemon/worker/mailbox.h"
 
 /**
- * Does payload_size fit into the MTU? Failure: EX_CONFIG with file:line. Warns of a source that is no address of this
- * machine.
+ * Does payload_size fit into the MTU, or may it be cut into fragments? Failure: EX_CONFIG with file:line. Warns of a
+ * source that is no address of this machine.
  */
 int tx_headers_check(const struct config_channel *channel, const struct net_interface *interface,
                      struct failure *failure);
 
-/** How udp_checksum is done with this device. -ENOTSUP: the configuration says "device", and the device cannot. */
+/**
+ * How udp_checksum is done with this device. cuts: packets may be cut, and by a checksum a receiver notices fragments
+ * that it joined wrongly (RFC 4963). -ENOTSUP: the configuration says "device", and the device cannot.
+ */
 int tx_headers_checksums(const struct config_channel *channel, const struct backend_capabilities *capabilities,
-                         enum packet_checksums *checksums, struct failure *failure);
+                         bool cuts, enum packet_checksums *checksums, struct failure *failure);
 
 /** Fill in the request to the neighbour table for one destination. The caller sets changed and context. */
 void tx_headers_want(const struct config_channel *channel, uint32_t index, unsigned interface_index,
@@ -29,9 +32,10 @@ void tx_headers_want(const struct config_channel *channel, uint32_t index, unsig
 
 /**
  * One destination for the worker (MAIL_DESTINATION): its headers, or the reason why there are none. -ENETDOWN: the
- * link is down, -EMSGSIZE: the MTU no longer allows payload_size, -EHOSTUNREACH: any other reason. Pure.
+ * link is down, -EMSGSIZE: the MTU no longer allows payload_size and the channel does not cut, -EHOSTUNREACH: any other
+ * reason. A channel that cuts sets the destination's identification itself. Pure.
  */
-void tx_headers_make(const struct config_channel *channel, uint32_t index, enum packet_checksums checksums,
+void tx_headers_make(const struct config_channel *channel, uint32_t index, enum packet_checksums checksums, bool cuts,
                      const struct next_hop *next_hop, struct tx_queue_destination *destination);
 
 #endif

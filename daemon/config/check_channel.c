@@ -66,9 +66,17 @@ static int check_channel_vlan(const struct config_reader *reader, const config_s
 int config_check_channel(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
 {
 	const struct config_channel *channel = entry;
+	const struct config_destination *ipv4 = find_destination_of_family(channel, AF_INET);
 	const struct config_destination *ipv6 = find_destination_of_family(channel, AF_INET6);
 	int r;
 
+	if (channel->payload_size > CONFIG_PAYLOAD_IPV4_MAX && ipv4)
+		return config_reader_failure(reader, config_reader_find(setting, "payload_size"),
+		                             "payload_size = %u with the IPv4 destination at %s:%d, whose packets have "
+		                             "room for %u: accepted "
+		                             "is payload_size = %u or less, or IPv6 destinations only",
+		                             channel->payload_size, ipv4->file, ipv4->line, CONFIG_PAYLOAD_IPV4_MAX,
+		                             CONFIG_PAYLOAD_IPV4_MAX);
 	if (channel->udp_checksum == CONFIG_UDP_CHECKSUM_ZERO && ipv6)
 		return config_reader_failure(
 			reader, config_reader_find(setting, "udp_checksum"),

@@ -19,11 +19,21 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+/* The longest UDP payloads: IP packets have 16 bits for their length, in which that of IPv6 has no part. */
+#define CONFIG_PAYLOAD_IPV4_MAX 65507
+#define CONFIG_PAYLOAD_IPV6_MAX 65527
+
 /* Reassemble IP fragments to whole datagrams? */
 enum config_reassemble {
 	CONFIG_REASSEMBLE_AUTO, /* if payload_size is more than an IP packet of the interface's MTU holds */
 	CONFIG_REASSEMBLE_ON,
 	CONFIG_REASSEMBLE_OFF,
+};
+
+/* Cut payloads that are longer than the MTU into IP fragments? */
+enum config_fragment {
+	CONFIG_FRAGMENT_AUTO, /* if payload_size is more than an IP packet of the interface's MTU holds */
+	CONFIG_FRAGMENT_OFF,
 };
 
 enum config_poll {
@@ -192,8 +202,10 @@ struct config_channel {
 	uint16_t source_port;
 	int32_t vlan; /* 1..4094, and unicast destinations have a next_hop_mac; or -1: no tag */
 	uint8_t dscp;
-	uint8_t ttl;           /* 0: see config_ttl() */
-	uint32_t payload_size; /* bytes of a slot: 1..65507; checked against the MTU at start */
+	uint8_t ttl; /* 0: see config_ttl() */
+	/* Bytes of a slot: 1..65527, with an IPv4 destination 65507. At start it is checked against the MTU. */
+	uint32_t payload_size;
+	enum config_fragment fragment;
 	uint32_t send_queue_slots;
 	uint32_t arena_slots;    /* of each sender; a power of two */
 	uint32_t page_bytes;     /* 4096, 2 MiB, 1 GiB */

@@ -69,6 +69,11 @@ static const struct key_choice reassembles[] = {
 	{"off", CONFIG_REASSEMBLE_OFF},
 	{NULL, 0},
 };
+static const struct key_choice fragments[] = {
+	{"auto", CONFIG_FRAGMENT_AUTO},
+	{"off", CONFIG_FRAGMENT_OFF},
+	{NULL, 0},
+};
 static const struct key_choice hashes[] = {
 	{"symmetric", CONFIG_HASH_SYMMETRIC},
 	{"toeplitz", CONFIG_HASH_TOEPLITZ},
@@ -386,8 +391,12 @@ static const struct key channel[] = {
          .help = "differentiated services code point"},
 	{"ttl", KEY_INTEGER, CHANNEL(ttl), .number = 0, .min = 0, .max = 255,
          .help = "time to live, or hop limit; 0: 1 for groups, 64 for hosts"},
-	{"payload_size", KEY_INTEGER, CHANNEL(payload_size), .required = true, .min = 1, .max = 65507,
-         .help = "bytes of a slot: the largest UDP payload; the MTU must allow it"},
+	{"payload_size", KEY_INTEGER, CHANNEL(payload_size), .required = true, .min = 1, .max = CONFIG_PAYLOAD_IPV6_MAX,
+         .help = "bytes of a slot: the largest UDP payload; with an IPv4 destination at most 65507"},
+	{"fragment", KEY_CHOICE, CHANNEL(fragment), .string = "auto", .choices = fragments,
+         .help = "auto: if payload_size is above what the MTU leaves for it, payloads that are longer than that leave "
+                 "as "
+                 "IP fragments; off: such a payload_size is refused"},
 	{"send_queue_slots", KEY_INTEGER, CHANNEL(send_queue_slots), .number = 1024, .min = 64, .max = 32768,
          .help = "depth of the device's send queue"},
 	{"arena_slots", KEY_INTEGER, CHANNEL(arena_slots), .number = 4096, .min = IBVCAP_TX_SLOTS_MIN,
@@ -404,8 +413,7 @@ static const struct key channel[] = {
          .help = "microseconds after its send time from which a packet is late"},
 	{"udp_checksum", KEY_CHOICE, CHANNEL(udp_checksum), .string = "auto", .choices = udp_checksums,
          .help = "device: by the device; software: by the worker, over a copy of the payload; zero: none, IPv4 only; "
-                 "auto: device if it "
-                 "can, else zero, or software with IPv6"},
+                 "auto: device if it can, else zero, or software with IPv6 or fragments"},
 	{"max_senders", KEY_INTEGER, CHANNEL(max_senders), .live = true, .number = 8, .min = 1, .max = 64,
          .help = "senders that have the channel open at once"},
 	{"max_senders_per_user", KEY_INTEGER, CHANNEL(max_senders_per_user), .live = true, .number = 4, .min = 1,

@@ -81,6 +81,18 @@ uint32_t geometry_sent_packet_bytes(const struct config_channel *channel)
 	return channel->payload_size + headers;
 }
 
+static uint32_t geometry_frame_mtu(uint32_t mtu)
+{
+	return mtu > JUMBO_MTU ? mtu : JUMBO_MTU;
+}
+
+uint32_t geometry_cut_bytes(const struct config_channel *channel, uint32_t mtu)
+{
+	bool cuts = channel->fragment == CONFIG_FRAGMENT_AUTO && geometry_sent_packet_bytes(channel) > mtu;
+
+	return cuts ? geometry_frame_mtu(mtu) : 0;
+}
+
 /* The MTU does not count a frame's Ethernet header and VLAN tags. */
 uint32_t geometry_packet_bytes(const struct config_stream *stream)
 {
@@ -100,7 +112,7 @@ bool geometry_reassembles(const struct config_stream *stream, uint32_t mtu)
 
 uint32_t geometry_reassembled_frame_bytes(uint32_t mtu)
 {
-	return (mtu > JUMBO_MTU ? mtu : JUMBO_MTU) + ETHERNET_BYTES_MAX;
+	return geometry_frame_mtu(mtu) + ETHERNET_BYTES_MAX;
 }
 
 uint32_t geometry_received_bytes(const struct config_stream *stream, uint32_t mtu)

@@ -44,6 +44,12 @@ uint32_t geometry_ip_udp_bytes(sa_family_t family);
 /** Bytes of the longest IP packet that the channel sends, for the MTU. */
 uint32_t geometry_sent_packet_bytes(const struct config_channel *channel);
 
+/**
+ * 0: the channel cuts no packets on an interface with that MTU. Else it cuts IP packets that are longer than the MTU of
+ * the moment, or than this: the MTU at start or that of jumbo frames, as above.
+ */
+uint32_t geometry_cut_bytes(const struct config_channel *channel, uint32_t mtu);
+
 /** Bytes of a frame that the device's queue has room for: a row, or a fragment to be reassembled. */
 uint32_t geometry_received_bytes(const struct config_stream *stream, uint32_t mtu);
 

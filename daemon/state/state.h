@@ -12,6 +12,7 @@
 #include <systemd/sd-event.h>
 
 struct backend_notice;
+struct identifications;
 struct interface;
 
 struct daemon {
@@ -25,8 +26,9 @@ struct daemon {
 	struct preflight_cpus cpus;
 
 	TAILQ_HEAD(, interface) interfaces;
-	struct service_list services;  /* streams and channels; those that drain, too */
-	struct neighbours *neighbours; /* the next hops of channels; NULL: there was no channel yet */
+	struct service_list services;            /* streams and channels; those that drain, too */
+	struct neighbours *neighbours;           /* the next hops of channels; NULL: there was no channel yet */
+	struct identifications *identifications; /* of IP fragments that channels send; likewise */
 	struct control *control;
 	char status[80]; /* the last line for systemctl status */
 

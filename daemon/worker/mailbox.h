@@ -62,6 +62,8 @@ enum mail_type {
 struct tx_queue_destination {
 	struct packet_template headers;
 	int32_t error; /* not 0: there are no headers, and packets end with this error (-EHOSTUNREACH) */
+	uint32_t mtu;  /* the interface's now. This and the next are used by a queue that cuts only */
+	_Atomic uint32_t *identification; /* of the next datagram that is cut; other queues may take from it, too */
 };
 
 struct mail {

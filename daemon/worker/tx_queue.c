@@ -5,6 +5,8 @@
  */
 #include "daemon/worker/tx_queue.h"
 
+#include "daemon/packet/packet_plain.h"
+#include "lib/base/min.h"
 #include "lib/base/size.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/ibvcap/ring_tx.h"
@@ -25,7 +27,35 @@
 
 /* ---- life: called by control ----------------------------------------------------------------------- */
 
-/* Registered memory with one row for each packet in flight. */
+/* Longest payload of a frame that is copied; 0: none is. */
+static uint32_t tx_queue_copy_bytes(const struct tx_queue_options *options)
+{
+	bool copies = options->checksums == PACKET_CHECKSUMS_SOFTWARE ||
+	              (options->cut_bytes && options->checksums != PACKET_CHECKSUMS_ZERO);
+
+	if (!copies)
+		return 0;
+	return options->cut_bytes ? u32_min(options->slot_bytes, options->cut_bytes - PACKET_IPV4_BYTES)
+	                          : options->slot_bytes;
+}
+
+/* A packet that cannot be sent costs as much as the largest one, so nobody gains by submitting many of them. */
+static uint32_t tx_queue_frames_bytes(const struct tx_queue_options *options)
+{
+	if (options->cut_bytes)
+		return options->slot_bytes + TX_QUEUE_FRAGMENTS_MAX * pacing_frame_bytes(PACKET_FRAGMENT_HEADERS_MAX);
+	return pacing_frame_bytes(PACKET_HEADERS_MAX + options->slot_bytes);
+}
+
+uint64_t tx_queue_bytes(const struct tx_queue_options *options)
+{
+	uint64_t rows = round_up_to_power_of_two(options->queue_slots);
+
+	return round_up_to_pages(rows * TX_QUEUE_HEADER_BYTES, SMALL_PAGE_BYTES) +
+	       round_up_to_pages(rows * tx_queue_copy_bytes(options), SMALL_PAGE_BYTES);
+}
+
+/* Registered memory with one row for each frame in flight. */
 static int tx_queue_make_rows(struct tx_queue *txq, struct shm *rows, struct backend_memory **memory, const char *what,
                               uint32_t row_bytes, struct failure *failure)
 {
@@ -73,7 +103,7 @@ static int tx_queue_make_tables(struct tx_queue *txq, struct failure *failure)
 
 static void tx_queue_init(struct tx_queue *txq, const struct tx_queue_options *options)
 {
-	uint32_t frame_max = pacing_frame_bytes(PACKET_HEADERS_MAX + options->slot_bytes);
+	uint32_t frames_bytes = tx_queue_frames_bytes(options);
 
 	*txq = (struct tx_queue){
 		.backend = options->backend,
@@ -82,10 +112,15 @@ static void tx_queue_init(struct tx_queue *txq, const struct tx_queue_options *o
 		.queue_slots = options->queue_slots,
 		.inflight_mask = round_up_to_power_of_two(options->queue_slots) - 1,
 		.slot_bytes = options->slot_bytes,
+		.cut_bytes = options->cut_bytes,
+		.copy_bytes = tx_queue_copy_bytes(options),
+		.frames_bytes = frames_bytes,
+		.whole_bytes = options->slot_bytes,
+		.plain_bytes = (int32_t)options->slot_bytes,
 		.n_destinations = options->n_destinations,
 		.late_after_ns = options->late_after_ns,
 		.checksums = options->checksums,
-		.quantum_bytes = frame_max > QUANTUM_BYTES ? frame_max : QUANTUM_BYTES,
+		.quantum_bytes = frames_bytes > QUANTUM_BYTES ? frames_bytes : QUANTUM_BYTES,
 		.due_ns = TX_QUEUE_NEVER,
 		.due_utc_ns = TX_QUEUE_NEVER,
 	};
@@ -105,9 +140,10 @@ int tx_queue_new(struct tx_queue **txq, const struct tx_queue_options *options, 
 	if (r == 0)
 		r = tx_queue_make_rows(new, &new->headers, &new->headers_memory, "headers", TX_QUEUE_HEADER_BYTES,
 		                       failure);
-	if (r == 0 && options->checksums == PACKET_CHECKSUMS_SOFTWARE)
+	if (r == 0 && new->copy_bytes)
 		r = tx_queue_make_rows(new, &new->copies, &new->copies_memory,
-		                       "payload copies (udp_checksum = \"software\")", options->slot_bytes, failure);
+		                       "payload copies (udp_checksum = \"software\", or fragment)", new->copy_bytes,
+		                       failure);
 	if (r == 0)
 		r = tx_queue_make_device_queue(new, options, failure);
 	if (r < 0) {
@@ -157,6 +193,7 @@ void tx_queue_set_destination(struct tx_queue *txq, uint32_t index, const struct
 	if (destination->error == 0 && checksums != txq->checksums &&
 	    (txq->checksums != PACKET_CHECKSUMS_SOFTWARE || checksums == PACKET_CHECKSUMS_DEVICE))
 		txq->destinations[index].error = -EINVAL;
+	tx_queue_find_whole_bytes(txq);
 }
 
 int tx_queue_add_sender(struct tx_queue *txq, struct sender *sender)

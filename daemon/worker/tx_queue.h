@@ -7,13 +7,17 @@
  *
  * Fairness is deficit round robin by bytes of frames, over the senders of a queue and over the queues of a worker. A
  * packet that waits for its time delays its own sender only; the channel's rate delays all senders of the channel.
- * Declares tx_queue_send.c.
+ *
+ * A queue may cut packets that are longer than the MTU into IP fragments. Each fragment has a place in the device's
+ * queue, a row of headers and a record of its own. The packet ends with its last fragment, and was sent if all were.
+ * Declares tx_queue_send.c, tx_queue_cut.c.
  */
 #ifndef DAEMON_WORKER_TX_QUEUE_H
 #define DAEMON_WORKER_TX_QUEUE_H
 
 #include "daemon/backend/backend.h"
 #include "daemon/base/heartbeat.h"
+#include "daemon/packet/packet_fragment.h"
 #include "daemon/packet/packet_template.h"
 #include "daemon/ring/sender.h"
 #include "daemon/worker/mailbox.h"
@@ -22,19 +26,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TX_QUEUE_SENDERS_MAX  64
-#define TX_QUEUE_BATCH        64  /* packets posted at once, at most */
-#define TX_QUEUE_HEADER_BYTES 128 /* of a header row: any headers fit, and they touch two cache lines at most */
-#define TX_QUEUE_NEVER        UINT64_MAX
+#define TX_QUEUE_SENDERS_MAX   64
+#define TX_QUEUE_BATCH         64u /* packets posted at once, at most */
+#define TX_QUEUE_HEADER_BYTES  128 /* of a header row: any headers fit, and they touch two cache lines at most */
+#define TX_QUEUE_FRAGMENTS_MAX TX_QUEUE_BATCH /* of a packet: they are posted together */
+#define TX_QUEUE_NEVER         UINT64_MAX
 
 struct tx_queue_options {
 	const char *name;
 	struct backend *backend; /* outlives the queue */
 	uint32_t queue_slots;    /* at most the backend's max_send_slots */
-	uint32_t slot_bytes;     /* payload size of its senders; the caller checks that it fits the MTU */
+	uint32_t slot_bytes;     /* payload size of its senders; unless the queue cuts, the caller checks the MTU */
+	/*
+	 * 0: the queue does not cut; else packets that are longer than this, or than the MTU of their destination, are
+	 * cut. It bounds the memory for copies of payloads.
+	 */
+	uint32_t cut_bytes;
 	uint32_t n_destinations; /* packets to one end as -EHOSTUNREACH until its first MAIL_DESTINATION */
 	/*
-	 * DEVICE if the device fills in all checksums; SOFTWARE if any needs it (payloads are copied then); else ZERO
+	 * Of whole packets. DEVICE if the device fills in all checksums; SOFTWARE if any needs it (payloads are copied
+	 * then); else ZERO. Those of fragments are computed here, but for ZERO.
 	 */
 	enum packet_checksums checksums;
 	uint64_t rate_bps; /* 0: not limited */
@@ -51,11 +62,17 @@ struct tx_clock_sample {
 	void (*look)(struct tx_clock_sample *now); /* reads both clocks; NULL in tests: the time does not change */
 };
 
-/* One packet that was taken and is not completed. */
+/* Of a fragment, which is for the device. */
+enum tx_inflight_fragment {
+	TX_INFLIGHT_FRAGMENT = 1,
+	TX_INFLIGHT_LAST_FRAGMENT,
+};
+
+/* One frame that was taken and is not completed: a packet, or a fragment of one. */
 struct tx_inflight {
 	struct sender *sender;
-	int32_t status; /* 0: for the device; else how it ended without being posted */
-	uint32_t payload_bytes;
+	int32_t status; /* 0: for the device; negative: how it ended without being posted; enum tx_inflight_fragment */
+	uint32_t payload_bytes; /* of the packet; likewise */
 	uint32_t frame_bytes;
 };
 
@@ -81,11 +98,20 @@ struct tx_queue {
 	struct heartbeat *heartbeat; /* of its worker */
 	struct backend_memory *headers_memory;
 	struct backend_memory *copies_memory; /* NULL unless checksums are computed in software */
-	struct shm headers;                   /* a row for each packet in flight */
+	struct shm headers;                   /* a row for each frame in flight */
 	struct shm copies;                    /* likewise, of payloads */
 	uint32_t queue_slots;
 	uint32_t inflight_mask;
 	uint32_t slot_bytes;
+	uint32_t cut_bytes;
+	uint32_t copy_bytes;   /* of a row of copies */
+	uint32_t frames_bytes; /* the most bytes that the frames of a packet have, as a rate counts them */
+	uint32_t whole_bytes;  /* payloads of so many bytes are not cut, to any destination */
+	/*
+	 * Payloads of so many bytes are taken by the short path: whole_bytes, or -1 while fragments are ready. A batch
+	 * has fragments or whole packets only, because their checksums are made in different places.
+	 */
+	int32_t plain_bytes;
 	uint32_t n_destinations;
 	uint64_t late_after_ns;
 	enum packet_checksums checksums;
@@ -100,6 +126,8 @@ struct tx_queue {
 	bool has_deadlines; /* any of deadlines has a sender */
 	struct backend_packet ready[TX_QUEUE_BATCH];
 	struct tx_deadline deadlines[TX_QUEUE_BATCH]; /* of each ready packet */
+	uint32_t n_ended_fragments;                   /* of a packet of which the last one has not ended */
+	int32_t ended_error;                          /* the first of these that was not sent has this status */
 
 	struct tx_queue_sender senders[TX_QUEUE_SENDERS_MAX];
 	uint32_t n_senders;
@@ -123,6 +151,8 @@ struct tx_queue {
 
 /* ---- for control ---------------------------------------------------------------------------------- */
 
+/** Bytes of memory that a queue with these options locks, if its backend locks any. Pure. */
+uint64_t tx_queue_bytes(const struct tx_queue_options *options);
 /**
  * Makes memory, registrations and a started send queue. The failure names the lack and the key that lowers the need.
  */
@@ -139,7 +169,10 @@ void tx_queue_free(struct tx_queue *txq);
 /** -EAGAIN: too many senders, or the queue is leaving. */
 int tx_queue_add_sender(struct tx_queue *txq, struct sender *sender);
 
-/** Apply MAIL_DESTINATION. A destination whose kind of checksum the queue was not made for ends packets as -EINVAL. */
+/**
+ * Apply MAIL_DESTINATION; control does it, too, as long as the worker does not have the queue. A destination whose kind
+ * of checksum the queue was not made for ends packets as -EINVAL.
+ */
 void tx_queue_set_destination(struct tx_queue *txq, uint32_t index, const struct tx_queue_destination *destination);
 
 /** Stop taking packets from the sender (or from all). It stays until tx_queue_take_gone() returns it. */
@@ -154,6 +187,19 @@ struct tx_queue_sender *tx_queue_find_sender(struct tx_queue *txq, const struct 
  * that failed, or gives it up and sets fatal. Returns the work done.
  */
 int tx_queue_serve(struct tx_queue *txq, const struct tx_clock_sample *now);
+
+/** In tx_queue_cut.c: the destinations have changed, so find out which payloads are cut. */
+void tx_queue_find_whole_bytes(struct tx_queue *txq);
+/** How the packet is cut. Its destination exists. */
+void tx_queue_cut(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor, struct packet_cut *cut);
+/** What a packet of more than whole_bytes costs, as a rate counts it: the bytes of all of its frames. */
+uint32_t tx_queue_long_frame_bytes(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor);
+/** Make the fragments of a packet the last ready frames: headers, copies and records. The caller has made room. */
+void tx_queue_make_fragments(struct tx_queue *txq, struct sender *sender, const uint8_t *payload,
+                             const struct ibvcap_tx_descriptor *descriptor, const struct packet_cut *cut,
+                             uint32_t cost_bytes);
+/** A fragment ended with this status. With the last one the packet ends. */
+void tx_queue_end_fragment(struct tx_queue *txq, const struct tx_inflight *fragment, int32_t status);
 
 /**
  * The small epoll of a sender woke the worker: count the kick. Returns the sender; NULL: it is none of the queue's. The

@@ -28,7 +28,7 @@ static inline void tx_clock_look(struct tx_clock_sample *now)
 /* ---- packets that complete ------------------------------------------------------------------------ */
 
 /*
- * The next n posted packets ended with this status. A packet that was never for the device ends when all packets before
+ * The next n posted frames ended with this status. A packet that was never for the device ends when all packets before
  * it have, because a sender's cursor moves in the order of its packets.
  */
 static void tx_queue_end_posted(struct tx_queue *txq, uint32_t n, int32_t status)
@@ -36,13 +36,16 @@ static void tx_queue_end_posted(struct tx_queue *txq, uint32_t n, int32_t status
 	txq->n_posted -= n;
 	for (; txq->first != txq->next; txq->first++) {
 		const struct tx_inflight *first = &txq->inflight[txq->first & txq->inflight_mask];
-		bool is_posted = first->status == 0;
+		bool is_posted = first->status >= 0;
 
 		if (is_posted && n == 0)
 			break;
 		n -= is_posted;
-		sender_complete(first->sender, is_posted ? status : first->status, first->payload_bytes,
-		                first->frame_bytes);
+		if (__builtin_expect(first->status > 0, 0))
+			tx_queue_end_fragment(txq, first, status);
+		else
+			sender_complete(first->sender, is_posted ? status : first->status, first->payload_bytes,
+			                first->frame_bytes);
 	}
 }
 
@@ -113,13 +116,10 @@ static bool tx_queue_read_senders(struct tx_queue *txq)
 	return any;
 }
 
-/*
- * A packet that cannot be sent costs as much as the largest one, so a sender gains nothing by submitting many of them.
- */
 static uint32_t tx_queue_frame_bytes(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor)
 {
-	if (descriptor->destination >= txq->n_destinations || descriptor->length > txq->slot_bytes)
-		return pacing_frame_bytes(PACKET_HEADERS_MAX + txq->slot_bytes);
+	if (descriptor->destination >= txq->n_destinations || descriptor->length > txq->whole_bytes)
+		return tx_queue_long_frame_bytes(txq, descriptor);
 	return pacing_frame_bytes(txq->destinations[descriptor->destination].headers.header_bytes + descriptor->length);
 }
 
@@ -152,11 +152,9 @@ static struct tx_queue_sender *tx_queue_pick_sender(struct tx_queue *txq, uint64
 /* ---- taking a packet ------------------------------------------------------------------------------- */
 
 /* 0: the packet is for the device; else it ends with this error. */
-static int32_t tx_queue_check_packet(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor,
-                                     uint64_t utc_ns)
+static inline __attribute__((always_inline)) int32_t
+tx_queue_check_packet(const struct tx_queue *txq, const struct ibvcap_tx_descriptor *descriptor, uint64_t utc_ns)
 {
-	if (descriptor->length > txq->slot_bytes)
-		return -EMSGSIZE;
 	if (descriptor->destination >= txq->n_destinations || descriptor->flags & ~(uint32_t)IBVCAP_TX_FLAG_DROP_LATE)
 		return -EINVAL;
 	if (txq->error)
@@ -236,7 +234,7 @@ static void tx_queue_make_ready(struct tx_queue *txq, uint64_t number, struct se
 	const struct backend_memory *memory = sender->registration;
 
 	if (template->checksums == PACKET_CHECKSUMS_SOFTWARE) {
-		uint8_t *copy = (uint8_t *)txq->copies.address + (size_t)row * txq->slot_bytes;
+		uint8_t *copy = (uint8_t *)txq->copies.address + (size_t)row * txq->copy_bytes;
 
 		memcpy(copy, payload, descriptor->length);
 		payload = copy;
@@ -253,16 +251,24 @@ static void tx_queue_make_ready(struct tx_queue *txq, uint64_t number, struct se
 	};
 }
 
+/* Both the sender and the queue pay for the packet that sender_peek() returned. Returns its payload. */
+static inline const uint8_t *tx_queue_take(struct tx_queue *txq, struct tx_queue_sender *member, uint32_t cost_bytes)
+{
+	const uint8_t *payload = sender_take(member->sender);
+
+	member->deficit_bytes -= cost_bytes;
+	txq->deficit_bytes -= cost_bytes;
+	return payload;
+}
+
 static void tx_queue_take_packet(struct tx_queue *txq, struct tx_queue_sender *member, uint32_t cost_bytes,
                                  const struct tx_clock_sample *now)
 {
 	struct sender *sender = member->sender;
 	const struct ibvcap_tx_descriptor descriptor = sender->next;
-	const uint8_t *payload = sender_take(sender);
+	const uint8_t *payload = tx_queue_take(txq, member, cost_bytes);
 	int32_t status = tx_queue_check_packet(txq, &descriptor, now->utc_ns);
 
-	member->deficit_bytes -= cost_bytes;
-	txq->deficit_bytes -= cost_bytes;
 	if (status == -ETIME) {
 		PROBE_LATE_SEND(txq->name, now->utc_ns - descriptor.not_before_ns);
 		sender->tally[IBVCAP_TX_COUNTER_LATE]++;
@@ -275,6 +281,67 @@ static void tx_queue_take_packet(struct tx_queue *txq, struct tx_queue_sender *m
 		pacing_charge(&txq->pacing, cost_bytes);
 	}
 	txq->next++;
+}
+
+/* What is to be done with a packet that is longer than plain_bytes. */
+enum tx_long {
+	TX_LONG_TAKEN,
+	TX_LONG_IS_PLAIN, /* it is to be taken as shorter packets are */
+	TX_LONG_AFTER,    /* in the next batch, once this one is posted */
+	TX_LONG_NO_ROOM,  /* once others have completed */
+};
+
+static void tx_queue_take_too_long(struct tx_queue *txq, struct tx_queue_sender *member, uint32_t cost_bytes)
+{
+	tx_queue_take(txq, member, cost_bytes);
+	txq->inflight[txq->next++ & txq->inflight_mask] =
+		(struct tx_inflight){.sender = member->sender, .status = -EMSGSIZE};
+}
+
+static void tx_queue_take_fragments(struct tx_queue *txq, struct tx_queue_sender *member, uint32_t cost_bytes,
+                                    const struct packet_cut *cut)
+{
+	struct sender *sender = member->sender;
+	const struct ibvcap_tx_descriptor descriptor = sender->next;
+	const uint8_t *payload = tx_queue_take(txq, member, cost_bytes);
+
+	tx_queue_make_fragments(txq, sender, payload, &descriptor, cut, cost_bytes);
+	/* The packet leaves with its last fragment. */
+	txq->n_ready--;
+	tx_queue_note_deadline(txq, sender, descriptor.not_before_ns);
+	txq->n_ready++;
+	pacing_charge(&txq->pacing, cost_bytes);
+}
+
+static __attribute__((noinline, cold)) enum tx_long
+tx_queue_take_long(struct tx_queue *txq, struct tx_queue_sender *member, uint32_t cost_bytes, uint64_t utc_ns)
+{
+	const struct ibvcap_tx_descriptor *next = &member->sender->next;
+	bool has_fragments = txq->plain_bytes < 0;
+	struct packet_cut cut = {.n = 1};
+
+	if (next->length > txq->slot_bytes) {
+		tx_queue_take_too_long(txq, member, cost_bytes);
+		return TX_LONG_TAKEN;
+	}
+	if (tx_queue_check_packet(txq, next, utc_ns) < 0)
+		return TX_LONG_IS_PLAIN;
+	if (next->length > txq->whole_bytes)
+		tx_queue_cut(txq, next, &cut);
+	if (cut.n == 0 || cut.n > TX_QUEUE_FRAGMENTS_MAX || cut.n > txq->queue_slots) {
+		tx_queue_take_too_long(txq, member, cost_bytes);
+		return TX_LONG_TAKEN;
+	}
+	if (txq->n_ready > 0 && has_fragments != (cut.n > 1))
+		return TX_LONG_AFTER;
+	if (cut.n == 1)
+		return TX_LONG_IS_PLAIN;
+	if (txq->n_ready + cut.n > TX_QUEUE_BATCH)
+		return TX_LONG_AFTER;
+	if (txq->next - txq->first + cut.n > txq->queue_slots)
+		return TX_LONG_NO_ROOM;
+	tx_queue_take_fragments(txq, member, cost_bytes, &cut);
+	return TX_LONG_TAKEN;
 }
 
 /* Take packets. True: the batch is full or the queue's share is used up. False: no more can be taken in this round. */
@@ -299,6 +366,14 @@ static bool tx_queue_take_batch(struct tx_queue *txq, const struct tx_clock_samp
 		}
 		if (txq->deficit_bytes <= 0)
 			return true;
+		if (__builtin_expect(member->sender->next.length > txq->plain_bytes, 0)) {
+			enum tx_long what = tx_queue_take_long(txq, member, cost_bytes, now->utc_ns);
+
+			if (what == TX_LONG_TAKEN)
+				continue;
+			if (what != TX_LONG_IS_PLAIN)
+				return what == TX_LONG_AFTER;
+		}
 		tx_queue_take_packet(txq, member, cost_bytes, now);
 	}
 	return true;
@@ -307,11 +382,12 @@ static bool tx_queue_take_batch(struct tx_queue *txq, const struct tx_clock_samp
 /* Packets that the device does not accept stay ready for the next round. */
 static int tx_queue_post(struct tx_queue *txq, struct tx_clock_sample *now)
 {
+	const struct backend_ops *ops = txq->queue->ops;
 	int r;
 
 	if (txq->n_ready == 0)
 		return 0;
-	r = txq->queue->ops->send_post(txq->queue, txq->ready, txq->n_ready);
+	r = (txq->plain_bytes < 0 ? ops->send_post_summed : ops->send_post)(txq->queue, txq->ready, txq->n_ready);
 	if (r < 0)
 		return r;
 	if ((uint32_t)r > txq->n_ready)
@@ -323,6 +399,7 @@ static int tx_queue_post(struct tx_queue *txq, struct tx_clock_sample *now)
 	txq->n_ready -= (uint32_t)r;
 	if (txq->n_ready == 0) {
 		txq->has_deadlines = false;
+		txq->plain_bytes = (int32_t)txq->whole_bytes;
 		return 0;
 	}
 	memmove(txq->ready, txq->ready + r, txq->n_ready * sizeof(txq->ready[0]));
@@ -379,6 +456,7 @@ static void tx_queue_withdraw_ready(struct tx_queue *txq)
 {
 	txq->n_posted += txq->n_ready;
 	txq->n_ready = 0;
+	txq->plain_bytes = (int32_t)txq->whole_bytes;
 }
 
 /* End all taken packets and dismiss all senders: tx_queue_take_gone() returns them. */

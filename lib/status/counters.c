@@ -205,6 +205,12 @@ const struct status_field channel_counters[CHANNEL_COUNTER_N] = {
 		TOTAL("bad_senders", NULL,
                       "Senders that the daemon disconnected because their shared memory had invalid contents, or "
                       "because they woke the daemon more often than they submitted packets"),
+	CHANNEL(FRAGMENTED) = TOTAL("fragmented", "packets",
+                                    "Completed packets that were longer than the MTU and left as IP fragments"),
+	CHANNEL(FRAGMENTS) =
+		TOTAL("fragments", NULL,
+                      "Frames that the fragmented packets were cut into. The frames of all completed packets are "
+                      "completed - fragmented + fragments"),
 	[CHANNEL_COUNTER_PENDING] = LEVEL("pending", "packets",
                                           "Packets that were submitted and have no result yet; 0 when nothing is sent"),
 	[CHANNEL_COUNTER_SENDERS] =

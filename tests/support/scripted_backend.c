@@ -441,6 +441,7 @@ const struct backend_ops scripted_backend_ops = {
 	.reset = scripted_reset,
 	.create_send_queue = scripted_create_send_queue,
 	.send_post = scripted_send_post,
+	.send_post_summed = scripted_send_post_summed,
 	.send_reap = scripted_send_reap,
 	.add_flow = scripted_add_flow,
 	.remove_flow = scripted_remove_flow,

@@ -75,7 +75,8 @@ void scripted_send_at_once(struct backend_queue *queue, bool at_once);
 struct scripted_send_counts {
 	uint64_t posted;
 	uint64_t sent;
-	uint64_t bytes; /* of the frames sent */
+	uint64_t bytes;  /* of the frames sent */
+	uint64_t summed; /* of those posted, by send_post_summed() */
 	uint64_t arms;
 	uint32_t under_way; /* posted, neither sent nor flushed */
 	bool started;

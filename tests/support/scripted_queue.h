@@ -45,6 +45,7 @@ void scripted_fail_send_queue(struct backend_queue *queue);
 void scripted_limit_send_post(struct backend_queue *queue, uint32_t n);
 void scripted_next_send_status(struct backend_queue *queue, enum backend_status status);
 int scripted_send_post(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
+int scripted_send_post_summed(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
 int scripted_send_reap(struct backend_queue *queue, struct backend_sent *sent, uint32_t max);
 
 #endif

@@ -224,6 +224,15 @@ int scripted_send_post(struct backend_queue *queue, const struct backend_packet 
 	return (int)n;
 }
 
+int scripted_send_post_summed(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n)
+{
+	int posted = scripted_send_post(queue, packets, n);
+
+	if (posted > 0)
+		sending(queue)->counts.summed += (uint32_t)posted;
+	return posted;
+}
+
 int scripted_send_reap(struct backend_queue *queue, struct backend_sent *sent, uint32_t max)
 {
 	struct scripted_send_queue *q = sending(queue);

@@ -36,7 +36,8 @@ TX_COUNTERS = ["submitted", "completed", "errored", "flushed", "late_dropped", "
                "timed",
                "timed_lateness_ns", "timed_lateness_max_ns", "paced", "paced_lateness_ns", "paced_lateness_max_ns",
                "idle_kicks"]
-CHANNEL_COUNTERS = with_added(TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_senders"], "pending", "senders")
+CHANNEL_COUNTERS = with_added(TX_COUNTERS + ["batches", "queue_resets", "wakes", "bad_senders", "fragmented",
+                                             "fragments"], "pending", "senders")
 INTERFACE_COUNTERS = ["out_of_buffer", "port_discards", "card_dropped", "damaged", "backlog_dropped",
                       "kernel_dropped", "peer_dropped", "down_dropped"]
 

@@ -8,7 +8,7 @@
 #define DAEMON_BACKEND_SOCKET_SOCKET_BATCH_H
 
 #include "daemon/backend/backend.h"
-#include "daemon/packet/packet_template.h"
+#include "daemon/packet/packet_fragment.h"
 
 #include <linux/if_packet.h>
 #include <linux/virtio_net.h>
@@ -35,7 +35,7 @@ struct socket_batch_rules {
 /* The bytes before a message's payload. With Ethernet headers, PACKET_VNET_HDR requires `offload` in front. */
 struct socket_batch_head {
 	struct virtio_net_hdr offload;
-	uint8_t headers[PACKET_HEADERS_MAX];
+	uint8_t headers[PACKET_FRAGMENT_HEADERS_MAX];
 };
 
 struct socket_batch {

@@ -32,7 +32,8 @@ struct socket_send {
 	struct backend_queue base;
 	char interface[IFNAMSIZ];
 	union socket_batch_protocol protocols[2]; /* IPv4, IPv6 */
-	struct socket_batch_rules rules;
+	struct socket_batch_rules rules;          /* of the batch that is sent */
+	bool checksums;                           /* the kernel fills them in, but for packets that have them */
 	bool may_use_gso;
 	const struct socket_gso *gso;
 	bool has_link; /* as it was then */
@@ -100,15 +101,19 @@ static uint32_t send_gso_mtu(const struct socket_send *send, uint32_t n)
 	return ioctl(send->fd, SIOCGIFMTU, &request) < 0 ? 0 : (uint32_t)request.ifr_mtu;
 }
 
-/* Send up to SOCKET_BATCH_PACKETS. Returns how many ended, sent or in error; 0: there is no room. */
-static uint32_t send_batch(struct socket_send *send, const struct backend_packet *packets, uint32_t n)
+/*
+ * Send up to SOCKET_BATCH_PACKETS. is_summed: they have their checksums, and are not merged. Returns how many ended,
+ * sent or in error; 0: there is no room.
+ */
+static uint32_t send_batch(struct socket_send *send, const struct backend_packet *packets, uint32_t n, bool is_summed)
 {
 	uint32_t n_sent = 0;
 	int n_messages;
 
 	if (!send_has_link(send))
 		return 0;
-	send->rules.gso_mtu = send_gso_mtu(send, n);
+	send->rules.checksums = send->checksums && !is_summed;
+	send->rules.gso_mtu = is_summed ? 0 : send_gso_mtu(send, n);
 	socket_batch_fill(&send->batch, &send->rules, packets, n);
 	n_messages = sendmmsg(send->fd, send->batch.messages, send->batch.n, MSG_DONTWAIT);
 	for (int i = 0; i < n_messages; i++)
@@ -122,16 +127,15 @@ static uint32_t send_batch(struct socket_send *send, const struct backend_packet
 		return 0;
 	if (errno == EINVAL && send->batch.n_packets[0] > 1) {
 		send->may_use_gso = false; /* a kernel before 6.2 */
-		return send_batch(send, packets, n);
+		return send_batch(send, packets, n, is_summed);
 	}
 	atomic_store_explicit(&send->base.error, strerrorname_np(errno), memory_order_relaxed);
 	send_note_ended(send, 1, BACKEND_SLOT_ERROR);
 	return 1;
 }
 
-static int socket_send_post(struct backend_queue *base, const struct backend_packet *packets, uint32_t n)
+static int send_packets(struct socket_send *send, const struct backend_packet *packets, uint32_t n, bool is_summed)
 {
-	struct socket_send *send = socket_send(base);
 	uint32_t n_free = send->slots - send->n_posted, done = 0;
 
 	if (n > n_free)
@@ -139,8 +143,8 @@ static int socket_send_post(struct backend_queue *base, const struct backend_pac
 	send->waits_for_room = false;
 	while (done < n) {
 		uint32_t left = n - done;
-		uint32_t taken =
-			send_batch(send, packets + done, left < SOCKET_BATCH_PACKETS ? left : SOCKET_BATCH_PACKETS);
+		uint32_t taken = send_batch(send, packets + done,
+		                            left < SOCKET_BATCH_PACKETS ? left : SOCKET_BATCH_PACKETS, is_summed);
 
 		done += taken;
 		if (taken == 0) {
@@ -149,6 +153,16 @@ static int socket_send_post(struct backend_queue *base, const struct backend_pac
 		}
 	}
 	return (int)done;
+}
+
+static int socket_send_post(struct backend_queue *base, const struct backend_packet *packets, uint32_t n)
+{
+	return send_packets(socket_send(base), packets, n, false);
+}
+
+static int socket_send_post_summed(struct backend_queue *base, const struct backend_packet *packets, uint32_t n)
+{
+	return send_packets(socket_send(base), packets, n, true);
 }
 
 static int socket_send_reap(struct backend_queue *base, struct backend_sent *sent, uint32_t max)
@@ -242,6 +256,7 @@ static const struct backend_ops socket_send_ops = {
 	.clear = socket_send_clear,
 	.reset = socket_send_reset,
 	.send_post = socket_send_post,
+	.send_post_summed = socket_send_post_summed,
 	.send_reap = socket_send_reap,
 	.destroy_queue = socket_send_free,
 };
@@ -284,7 +299,7 @@ static int send_bind(struct socket_send *send, const struct socket_send_device *
 static int send_set_up(struct socket_send *send, const struct socket_send_device *device,
                        const struct backend_send_options *options)
 {
-	send->rules.checksums = options->checksums;
+	send->checksums = options->checksums;
 	send->may_use_gso = options->checksums;
 	send->gso = device->gso;
 	device->gso->is_asked = true;

@@ -338,6 +338,7 @@ const struct backend_ops verbs_backend_ops = {
 	.reset = verbs_reset,
 	.create_send_queue = verbs_create_send_queue,
 	.send_post = verbs_send_post,
+	.send_post_summed = verbs_send_post_summed,
 	.send_reap = verbs_send_reap,
 	.add_flow = verbs_add_flow,
 	.remove_flow = verbs_remove_flow,

@@ -30,9 +30,9 @@ static inline void verbs_put_packet(const struct verbs_send_queue *send, const s
 	ibv_wr_set_sge_list(send->qp, n_sges, sges);
 }
 
-int verbs_send_post(struct backend_queue *base, const struct backend_packet *packets, uint32_t n)
+static inline __attribute__((always_inline)) int
+verbs_post_packets(struct verbs_send_queue *send, const struct backend_packet *packets, uint32_t n, unsigned flags)
 {
-	struct verbs_send_queue *send = verbs_send_queue(base);
 	uint32_t n_free = send->slots - (send->n_posted - send->n_reaped);
 	int error;
 
@@ -48,13 +48,25 @@ int verbs_send_post(struct backend_queue *base, const struct backend_packet *pac
 		 */
 		bool signalled = (i & send->signal_mask) == 0 || i == n;
 
-		verbs_put_packet(send, packets, send->n_posted + i, send->flags | (signalled ? IBV_SEND_SIGNALED : 0));
+		verbs_put_packet(send, packets, send->n_posted + i, flags | (signalled ? IBV_SEND_SIGNALED : 0));
 	}
 	error = ibv_wr_complete(send->qp); /* the doorbell */
 	if (error)
 		return -error;
 	send->n_posted += n;
 	return (int)n;
+}
+
+int verbs_send_post(struct backend_queue *base, const struct backend_packet *packets, uint32_t n)
+{
+	struct verbs_send_queue *send = verbs_send_queue(base);
+
+	return verbs_post_packets(send, packets, n, send->flags);
+}
+
+int verbs_send_post_summed(struct backend_queue *base, const struct backend_packet *packets, uint32_t n)
+{
+	return verbs_post_packets(verbs_send_queue(base), packets, n, 0);
 }
 
 /*

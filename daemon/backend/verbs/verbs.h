@@ -312,6 +312,7 @@ int verbs_create_send_queue(struct backend *backend, const struct backend_send_o
                             struct backend_queue **queue, struct failure *failure);
 
 int verbs_send_post(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
+int verbs_send_post_summed(struct backend_queue *queue, const struct backend_packet *packets, uint32_t n);
 int verbs_send_reap(struct backend_queue *queue, struct backend_sent *sent, uint32_t max);
 
 /* ---- flow.c --------------------------------------------------------------------------------------- */

@@ -56,6 +56,19 @@ def test_payload_size_over_the_mtu(refused, wire):
     assert f"ip link set dev {wire.interface} mtu 9028" in line
 
 
+def test_a_channels_payload_size_over_the_mtu_without_fragments(refused, wire):
+    line = refused([], EX_CONFIG, ".conf:", "payload_size = 9000", "MTU", "payload_size = 8972 or less",
+                   'fragment = "auto"', channels=[testbed.channel(wire, payload_size=9000, fragment="off")])
+    assert f"ip link set {wire.interface} mtu 9028" in line
+
+
+def test_a_channels_payload_size_of_too_many_fragments(refused, net, wire):
+    testbed.run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 576)
+    line = refused([], EX_CONFIG, ".conf:", "payload_size = 35321", "more than 64 IP fragments",
+                   "payload_size = 35320 or less", channels=[testbed.channel(wire, payload_size=35321)])
+    assert f"ip link set {wire.interface} mtu 580" in line
+
+
 def test_history_shorter_than_the_receive_queue(refused, wire):
     refused([testbed.stream(wire, history_blocks=4, receive_queue_slots=1024)], EX_CONFIG, ".conf:", "history_blocks")
 
@@ -118,7 +131,7 @@ def test_check_config_says_all_that_a_start_would_refuse(build, net, wire, tmp):
                testbed.stream(wire, name="b", **plain, port=7503, interface="gone0", cpu=1023),
                testbed.stream(wire, name="c", port=7504, backend="verbs")]
     channels = [testbed.channel(wire, [{"address": wire.address, "port": 7502}], backend="packet"),
-                testbed.channel(wire, name="big", backend="packet", payload_size=9000)]
+                testbed.channel(wire, name="big", backend="packet", payload_size=9000, fragment="off")]
     path.write_text(f"streams = {testbed.libconfig(streams)};\nchannels = {testbed.libconfig(channels)};\n")
     done = check_config(net, build, path)
     assert (done.returncode, done.stdout) == (EX_CONFIG, "")

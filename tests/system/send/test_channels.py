@@ -871,7 +871,8 @@ def test_the_device_keeps_to_the_rate_if_told_to(daemon, wire, sender):
 
 
 @pytest.mark.parametrize("keys,profile,words", [
-    ({"payload_size": 9000}, "connectx5", ("payload_size = 9000", "the MTU of rx0 is 9000", "8972 or less")),
+    ({"payload_size": 9000, "fragment": "off"}, "connectx5",
+     ("payload_size = 9000", "the MTU of rx0 is 9000", "8972 or less")),
     ({"send_queue_slots": 32768}, "connectx5", ("send_queue_slots 32768 is more than device mlx5_0 takes", "at most")),
     ({"pacing": "device", "rate_limit_mbps": 1000000}, "connectx5",
      ("rate_limit_mbps = 1000000", "device mlx5_0", "from 0.001 to 100000 Mb/s", '"software"')),

@@ -104,7 +104,12 @@ Test(channel, what_no_packet_can_have_is_refused)
 	expect_refused(load_with("payload_size = 65508;", "10.0.0.1", ""), "test.conf:2: ", "duplicate");
 	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 65508;"
 	                    " destinations = ( { address = \"10.0.0.1\"; port = 1; } ); } );"),
-	               "test.conf:1: ", "payload_size = 65508: accepted is an integer from 1 to 65507");
+	               "test.conf:1: ", "payload_size = 65508 with the IPv4 destination");
+	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 65528;"
+	                    " destinations = ( { address = \"ff15::1\"; port = 1; } ); } );"),
+	               "test.conf:1: ", "payload_size = 65528: accepted is an integer from 1 to 65527");
+	expect_accepted(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 1; payload_size = 65527;"
+	                     " destinations = ( { address = \"ff15::1\"; port = 1; } ); } );"));
 	expect_refused(load("channels = ( { name = \"a\"; interface = \"e\"; source_port = 0; payload_size = 1;"
 	                    " destinations = ( { address = \"10.0.0.1\"; port = 1; } ); } );"),
 	               "test.conf:1: ", "source_port = 0: accepted is an integer from 1 to 65535");

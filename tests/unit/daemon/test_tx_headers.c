@@ -40,7 +40,7 @@ static struct next_hop ready(const char *source)
 
 Test(tx_headers, a_payload_that_the_mtu_does_not_allow_is_refused_with_what_would)
 {
-	struct config *ipv4 = load("", IPV4), *both = load("", IPV4 ", " IPV6);
+	struct config *ipv4 = load("fragment = \"off\";", IPV4), *both = load("fragment = \"off\";", IPV4 ", " IPV6);
 	struct net_interface interface = {.mtu = 1500};
 
 	cr_expect(eq(int, tx_headers_check(&ipv4->channels[0], &interface, &failure), 0));
@@ -48,8 +48,9 @@ Test(tx_headers, a_payload_that_the_mtu_does_not_allow_is_refused_with_what_woul
 	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 	cr_expect(strstr(failure.text, "test.conf:2: channel 'a': payload_size = 1472") == failure.text, "%s",
 	          failure.text);
-	cr_expect(strstr(failure.text, "payload_size = 1452 or less, or 'ip link set eth0 mtu 1520'") != NULL, "%s",
-	          failure.text);
+	cr_expect(strstr(failure.text, "payload_size = 1452 or less, fragment = \"auto\", or 'ip link set eth0 mtu "
+	                               "1520'") != NULL,
+	          "%s", failure.text);
 	interface.mtu = 1499;
 	cr_expect(eq(int, tx_headers_check(&ipv4->channels[0], &interface, &failure), -EMSGSIZE));
 	interface.mtu = 20;
@@ -58,7 +59,27 @@ Test(tx_headers, a_payload_that_the_mtu_does_not_allow_is_refused_with_what_woul
 	config_free(both);
 }
 
-static int checksums_of(const char *udp_checksum, const char *destinations, bool device)
+Test(tx_headers, a_payload_that_is_to_be_cut_may_make_64_fragments)
+{
+	struct config *ipv4 = load("", IPV4), *both = load("", IPV4 ", " IPV6);
+	struct net_interface interface = {.mtu = 1500};
+
+	cr_expect(eq(int, tx_headers_check(&both->channels[0], &interface, &failure), 0));
+	interface.mtu = 44; /* 24 bytes a fragment: 62 of them */
+	cr_expect(eq(int, tx_headers_check(&ipv4->channels[0], &interface, &failure), 0));
+	interface.mtu = 43; /* 16 */
+	cr_expect(eq(int, tx_headers_check(&ipv4->channels[0], &interface, &failure), -EMSGSIZE));
+	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
+	cr_expect(strstr(failure.text, "more than 64 IP fragments") &&
+	                  strstr(failure.text, "payload_size = 1016 or less, or 'ip link set eth0 mtu 44'"),
+	          "%s", failure.text);
+	interface.mtu = 20;
+	cr_expect(eq(int, tx_headers_check(&ipv4->channels[0], &interface, &failure), -EMSGSIZE));
+	config_free(ipv4);
+	config_free(both);
+}
+
+static int checksums_of(const char *udp_checksum, const char *destinations, bool device, bool cuts)
 {
 	const struct backend_capabilities capabilities = {.device = "mlx5_7", .send_checksums = device};
 	enum packet_checksums checksums = PACKET_CHECKSUMS_DEVICE;
@@ -68,20 +89,23 @@ static int checksums_of(const char *udp_checksum, const char *destinations, bool
 
 	snprintf(text, sizeof(text), "udp_checksum = \"%s\";", udp_checksum);
 	config = load(text, destinations);
-	r = tx_headers_checksums(&config->channels[0], &capabilities, &checksums, &failure);
+	r = tx_headers_checksums(&config->channels[0], &capabilities, cuts, &checksums, &failure);
 	config_free(config);
 	return r < 0 ? r : (int)checksums;
 }
 
 Test(tx_headers, checksums_are_the_devices_where_it_can)
 {
-	cr_expect(eq(int, checksums_of("auto", IPV4, true), PACKET_CHECKSUMS_DEVICE));
-	cr_expect(eq(int, checksums_of("auto", IPV4, false), PACKET_CHECKSUMS_ZERO));
-	cr_expect(eq(int, checksums_of("auto", IPV4 ", " IPV6, false), PACKET_CHECKSUMS_SOFTWARE));
-	cr_expect(eq(int, checksums_of("software", IPV4, true), PACKET_CHECKSUMS_SOFTWARE));
-	cr_expect(eq(int, checksums_of("zero", IPV4, true), PACKET_CHECKSUMS_ZERO));
-	cr_expect(eq(int, checksums_of("device", IPV6, true), PACKET_CHECKSUMS_DEVICE));
-	cr_expect(eq(int, checksums_of("device", IPV6, false), -ENOTSUP));
+	cr_expect(eq(int, checksums_of("auto", IPV4, true, false), PACKET_CHECKSUMS_DEVICE));
+	cr_expect(eq(int, checksums_of("auto", IPV4, false, false), PACKET_CHECKSUMS_ZERO));
+	cr_expect(eq(int, checksums_of("auto", IPV4 ", " IPV6, false, false), PACKET_CHECKSUMS_SOFTWARE));
+	cr_expect(eq(int, checksums_of("auto", IPV4, false, true), PACKET_CHECKSUMS_SOFTWARE));
+	cr_expect(eq(int, checksums_of("auto", IPV4, true, true), PACKET_CHECKSUMS_DEVICE));
+	cr_expect(eq(int, checksums_of("zero", IPV4, false, true), PACKET_CHECKSUMS_ZERO));
+	cr_expect(eq(int, checksums_of("software", IPV4, true, false), PACKET_CHECKSUMS_SOFTWARE));
+	cr_expect(eq(int, checksums_of("zero", IPV4, true, false), PACKET_CHECKSUMS_ZERO));
+	cr_expect(eq(int, checksums_of("device", IPV6, true, false), PACKET_CHECKSUMS_DEVICE));
+	cr_expect(eq(int, checksums_of("device", IPV6, false, false), -ENOTSUP));
 	cr_expect(strstr(failure.text, "mlx5_7") && strstr(failure.text, "accepted is \"auto\" or \"software\"") &&
 	                  !strstr(failure.text, "zero"),
 	          "%s", failure.text);
@@ -103,7 +127,7 @@ Test(tx_headers, they_are_what_the_channel_says_and_the_kernel_knows)
 	struct next_hop next_hop = ready("10.0.0.7");
 	struct tx_queue_destination made;
 
-	tx_headers_make(&config->channels[0], 0, PACKET_CHECKSUMS_DEVICE, &next_hop, &made);
+	tx_headers_make(&config->channels[0], 0, PACKET_CHECKSUMS_DEVICE, false, &next_hop, &made);
 	cr_assert(eq(int, made.error, 0));
 	cr_expect(eq(u32, made.headers.header_bytes, sizeof(expected)));
 	cr_expect(memcmp(made.headers.bytes, expected, sizeof(expected)) == 0);
@@ -117,7 +141,7 @@ Test(tx_headers, of_each_destination_its_own)
 	struct tx_queue_destination made;
 
 	next_hop.mtu = 9000;
-	tx_headers_make(&config->channels[0], 1, PACKET_CHECKSUMS_SOFTWARE, &next_hop, &made);
+	tx_headers_make(&config->channels[0], 1, PACKET_CHECKSUMS_SOFTWARE, false, &next_hop, &made);
 	cr_assert(eq(int, made.error, 0));
 	cr_expect(made.headers.ipv6);
 	cr_expect(eq(u32, made.headers.bytes[14 + 7], 1), "the hop limit to a group");
@@ -129,7 +153,7 @@ static int error_of(const struct config *config, struct next_hop next_hop)
 {
 	struct tx_queue_destination made;
 
-	tx_headers_make(&config->channels[0], 0, PACKET_CHECKSUMS_ZERO, &next_hop, &made);
+	tx_headers_make(&config->channels[0], 0, PACKET_CHECKSUMS_ZERO, false, &next_hop, &made);
 	return made.error;
 }
 
@@ -137,10 +161,14 @@ Test(tx_headers, there_are_none_while_packets_cannot_go_there)
 {
 	struct config *config = load("", IPV4);
 	struct next_hop next_hop = ready("10.0.0.7");
+	struct tx_queue_destination made;
 
 	cr_expect(eq(int, error_of(config, next_hop), 0));
 	next_hop.mtu = 1499;
 	cr_expect(eq(int, error_of(config, next_hop), -EMSGSIZE));
+	tx_headers_make(&config->channels[0], 0, PACKET_CHECKSUMS_ZERO, true, &next_hop, &made);
+	cr_expect(eq(int, made.error, 0));
+	cr_expect(eq(u32, made.mtu, 1499), "by which packets are cut");
 	next_hop.state = NEXT_HOP_LINK_DOWN;
 	cr_expect(eq(int, error_of(config, next_hop), -ENETDOWN));
 	for (enum next_hop_state state = NEXT_HOP_NO_ROUTE; state <= NEXT_HOP_NO_ANSWER; state++) {

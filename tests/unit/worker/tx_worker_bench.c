@@ -10,7 +10,8 @@ static void add_channel(struct bench *bench, uint32_t i)
 		.name = "test",
 		.backend = bench->backend,
 		.queue_slots = setting->queue_slots,
-		.slot_bytes = BENCH_BYTES,
+		.slot_bytes = setting->slot_bytes,
+		.cut_bytes = setting->mtu ? 9000 : 0,
 		.n_destinations = 1,
 		.checksums = setting->checksums,
 		.rate_bps = setting->rate_bps,
@@ -25,9 +26,7 @@ static void add_channel(struct bench *bench, uint32_t i)
 	bench_mail(bench, &(struct mail){.type = MAIL_ADD_TX_QUEUE, .tx_queue = bench->queues[i]});
 	cr_assert(eq(int, bench_expect_mail(bench, MAIL_TX_QUEUE_ADDED).error, 0));
 	if (!setting->unresolved)
-		bench_mail(bench, &(struct mail){.type = MAIL_DESTINATION,
-		                                 .tx_queue = bench->queues[i],
-		                                 .destination = test_destination(0, setting->checksums)});
+		bench_resolve(bench, i, setting->mtu);
 }
 
 void bench_set_up(struct bench *bench, const struct bench_setting *setting)
@@ -36,6 +35,7 @@ void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 	bench->setting.n_queues = setting->n_queues ? setting->n_queues : 1;
 	bench->setting.n_senders = setting->n_senders ? setting->n_senders : 1;
 	bench->setting.queue_slots = setting->queue_slots ? setting->queue_slots : 128;
+	bench->setting.slot_bytes = setting->slot_bytes ? setting->slot_bytes : BENCH_BYTES;
 	bench->setting.late_after_ns = setting->late_after_ns ? setting->late_after_ns : 1000000;
 	cr_assert(eq(int, scripted_backend_ops.open(NULL, &bench->backend, NULL), 0));
 	const struct worker_options options = {.name = "test", .spin_ns = setting->spin_ns, .cpu = -1};
@@ -46,8 +46,10 @@ void bench_set_up(struct bench *bench, const struct bench_setting *setting)
 	for (uint32_t i = 0; i < bench->setting.n_senders; i++) {
 		struct test_sender *sender = &bench->senders[i];
 
-		cr_assert(
-			eq(int, test_sender_init(sender, bench->backend, bench->worker, BENCH_SLOTS, BENCH_BYTES), 0));
+		cr_assert(eq(
+			int,
+			test_sender_init(sender, bench->backend, bench->worker, BENCH_SLOTS, bench->setting.slot_bytes),
+			0));
 		bench_mail(bench, &(struct mail){.type = MAIL_ADD_SENDER,
 		                                 .tx_queue = bench->queues[i % bench->setting.n_queues],
 		                                 .sender = &sender->sender});
@@ -80,6 +82,17 @@ void bench_pass(struct bench *bench, uint64_t ns)
 {
 	bench->now.monotonic_ns += ns;
 	bench->now.utc_ns += ns;
+}
+
+void bench_resolve(struct bench *bench, uint32_t channel, uint32_t mtu)
+{
+	struct mail mail = {.type = MAIL_DESTINATION,
+	                    .tx_queue = bench->queues[channel],
+	                    .destination = test_destination(0, bench->setting.checksums)};
+
+	mail.destination.mtu = mtu;
+	mail.destination.identification = &bench->identification;
+	bench_mail(bench, &mail);
 }
 
 void bench_mail(struct bench *bench, const struct mail *mail)

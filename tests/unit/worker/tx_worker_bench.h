@@ -27,6 +27,8 @@ struct bench_setting {
 	uint64_t late_after_ns; /* 0: 1 ms */
 	enum packet_checksums checksums;
 	uint64_t spin_ns;
+	uint32_t slot_bytes; /* 0: BENCH_BYTES */
+	uint32_t mtu;        /* not 0: the queues cut what is longer */
 	bool unresolved;
 	bool at_once; /* what is posted is sent */
 };
@@ -38,6 +40,7 @@ struct bench {
 	struct tx_queue *queues[BENCH_QUEUES_MAX];
 	struct test_sender senders[BENCH_SENDERS_MAX];
 	struct tx_clock_sample now;
+	_Atomic uint32_t identification; /* of all destinations */
 };
 
 void bench_set_up(struct bench *bench, const struct bench_setting *setting);
@@ -49,6 +52,9 @@ void bench_work(struct bench *bench);
 /** One round. */
 int bench_round(struct bench *bench);
 void bench_pass(struct bench *bench, uint64_t ns);
+
+/** Headers of destination 0 of a queue, with the MTU. */
+void bench_resolve(struct bench *bench, uint32_t channel, uint32_t mtu);
 
 void bench_mail(struct bench *bench, const struct mail *mail);
 /** The next answer, which has to be of that type. */

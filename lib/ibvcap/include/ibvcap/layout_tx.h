@@ -64,11 +64,13 @@ enum ibvcap_tx_counter {
 	IBVCAP_TX_COUNTER_PACED_LATENESS_NS, /* sum over paced: from the scheduled time to the post */
 	IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS,
 	IBVCAP_TX_COUNTER_IDLE_KICKS, /* times that it woke the worker without a new packet; a few happen by chance */
-	/* These four are of channels only, 0 of a sender. */
+	/* The next four are of channels only, 0 of a sender. */
 	IBVCAP_TX_COUNTER_BATCHES, /* chains handed to the device */
 	IBVCAP_TX_COUNTER_QUEUE_RESETS,
 	IBVCAP_TX_COUNTER_WAKES,       /* times that the worker asked for senders to be woken, a system call each */
 	IBVCAP_TX_COUNTER_BAD_SENDERS, /* senders disconnected because of what their page said, or for idle kicks */
+	IBVCAP_TX_COUNTER_FRAGMENTED,  /* completed ones that were longer than the MTU and left as IP fragments */
+	IBVCAP_TX_COUNTER_FRAGMENTS,   /* frames that these were cut into */
 	IBVCAP_TX_COUNTER_N
 };
 #define IBVCAP_TX_COUNTERS_MAX 32
