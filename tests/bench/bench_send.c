@@ -4,10 +4,11 @@
  * waiting: a queue's worth is submitted while nobody looks, then taken and posted under the clock; and once the
  * device has sent it, reaped and published under the clock.
  *
- *     bench_send [--payload BYTES] [--rounds N] [--senders N] [--checksums NAME]    on the scripted backend
+ *     bench_send [--payload BYTES] [--rounds N] [--senders N] [--checksums NAME] [--mtu BYTES]
  *     bench_send … --interface A                                                    on verbs
  *
- * Checksums: device, zero or software.
+ * Checksums: device, zero or software. With --mtu, packets that are longer are cut into fragments; a round is as many
+ * of them as the queue has room for.
  *
  * Under callgrind (--collect-atstart=no --instr-atstart=no is set up by scripts/bench) only that is counted. Prints one
  * JSON line.
@@ -35,6 +36,9 @@ struct bench {
 	uint32_t payload_bytes;
 	uint32_t rounds;
 	uint32_t n_senders;
+	uint32_t mtu;       /* 0: nothing is cut */
+	uint32_t n_packets; /* of a round, all senders together */
+	uint32_t n_frames;
 	const char *interface; /* NULL = scripted */
 	const char *checksums_name;
 	enum packet_checksums checksums;
@@ -44,6 +48,7 @@ struct bench {
 	struct tx_queue *channel;
 	struct worker *transmit;
 	struct test_sender senders[SENDERS_MAX];
+	_Atomic uint32_t identification;
 };
 
 static const char *const checksum_names[] = {"device", "zero", "software"};
@@ -68,12 +73,27 @@ static void parse_checksums(struct bench *bench, const char *name)
 	bench->checksums_name = checksum_names[i];
 }
 
+static void count_frames(struct bench *bench)
+{
+	struct packet_cut cut = {.n = 1};
+
+	if (bench->mtu)
+		packet_cut_init(&cut, false, bench->payload_bytes, bench->mtu);
+	if (cut.n == 0 || cut.n > TX_QUEUE_FRAGMENTS_MAX)
+		die("usage", "--mtu makes too many fragments");
+	bench->n_packets = QUEUE_SLOTS / cut.n / bench->n_senders * bench->n_senders;
+	bench->n_frames = bench->n_packets * cut.n;
+}
+
 static void parse(struct bench *bench, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"payload", required_argument, NULL, 'p'},   {"rounds", required_argument, NULL, 'r'},
-		{"senders", required_argument, NULL, 's'},   {"checksums", required_argument, NULL, 'c'},
-		{"interface", required_argument, NULL, 'i'}, {0}};
+	static const struct option options[] = {{"payload", required_argument, NULL, 'p'},
+	                                        {"rounds", required_argument, NULL, 'r'},
+	                                        {"senders", required_argument, NULL, 's'},
+	                                        {"checksums", required_argument, NULL, 'c'},
+	                                        {"interface", required_argument, NULL, 'i'},
+	                                        {"mtu", required_argument, NULL, 'm'},
+	                                        {0}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
@@ -87,12 +107,16 @@ static void parse(struct bench *bench, int argc, char **argv)
 			parse_checksums(bench, optarg);
 		else if (option == 'i')
 			bench->interface = optarg;
+		else if (option == 'm')
+			bench->mtu = (uint32_t)strtoul(optarg, NULL, 10);
 		else
 			exit(EX_USAGE);
 	}
 	if (bench->payload_bytes > 65000 || !bench->rounds || !bench->n_senders || bench->n_senders > SENDERS_MAX ||
 	    QUEUE_SLOTS % bench->n_senders != 0)
-		die("usage", "--payload 0..65000 --rounds N --senders 1|2|4|8|16 [--checksums NAME] [--interface A]");
+		die("usage", "--payload 0..65000 --rounds N --senders 1|2|4|8|16 [--checksums NAME] [--mtu BYTES] "
+		             "[--interface A]");
+	count_frames(bench);
 }
 
 /* ---- the channel --------------------------------------------------------------------------------- */
@@ -136,6 +160,7 @@ static void create(struct bench *bench)
 		.name = "bench",
 		.queue_slots = QUEUE_SLOTS,
 		.slot_bytes = bench->payload_bytes,
+		.cut_bytes = bench->mtu,
 		.n_destinations = 1,
 		.checksums = bench->checksums,
 	};
@@ -155,6 +180,8 @@ static void create(struct bench *bench)
 	if (tx_worker_new(&bench->transmit, &transmit) < 0)
 		die("worker", "cannot be made");
 	destination.tx_queue = bench->channel;
+	destination.destination.mtu = bench->mtu;
+	destination.destination.identification = &bench->identification;
 	build_headers(bench, &destination.destination.headers);
 	tell(bench, &(struct mail){.type = MAIL_ADD_TX_QUEUE, .tx_queue = bench->channel});
 	tell(bench, &destination);
@@ -191,7 +218,7 @@ static void submit(struct bench *bench)
 	const struct ibvcap_tx_descriptor descriptor = {.length = (uint16_t)bench->payload_bytes};
 
 	for (uint32_t i = 0; i < bench->n_senders; i++) {
-		for (uint32_t k = 0; k < QUEUE_SLOTS / bench->n_senders; k++)
+		for (uint32_t k = 0; k < bench->n_packets / bench->n_senders; k++)
 			test_sender_write(&bench->senders[i], descriptor);
 		test_sender_submit(&bench->senders[i]);
 	}
@@ -200,7 +227,7 @@ static void submit(struct bench *bench)
 /* Descriptors to the device. */
 static __attribute__((noinline)) void post(const struct bench *bench)
 {
-	uint64_t all = bench->channel->first + QUEUE_SLOTS;
+	uint64_t all = bench->channel->first + bench->n_frames;
 
 	while (bench->channel->next < all || bench->channel->n_ready)
 		tx_worker_do_work(bench->transmit, &now);
@@ -253,7 +280,7 @@ static int compare(const void *a, const void *b)
 
 static void expect_all_sent(const struct bench *bench, uint32_t rounds)
 {
-	if (bench->channel->counters[IBVCAP_TX_COUNTER_COMPLETED] != (uint64_t)rounds * QUEUE_SLOTS)
+	if (bench->channel->counters[IBVCAP_TX_COUNTER_COMPLETED] != (uint64_t)rounds * bench->n_packets)
 		die("packets", "were not all sent");
 }
 
@@ -282,13 +309,14 @@ static void run(struct bench *bench)
 	one_round(bench); /* first touch of everything */
 	bench->warm = true;
 	for (uint32_t i = 0; i < bench->rounds; i++)
-		ns[i] = (double)one_round(bench) / QUEUE_SLOTS;
+		ns[i] = (double)one_round(bench) / bench->n_packets;
 	expect_all_sent(bench, bench->rounds + 1);
 	qsort(ns, bench->rounds, sizeof(*ns), compare);
 	printf("{\"backend\": \"%s\", \"payload_bytes\": %u, \"senders\": %u, \"checksums\": \"%s\", "
-	       "\"packets\": %llu, \"ns_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}}\n",
-	       bench->ops->name, bench->payload_bytes, bench->n_senders, bench->checksums_name,
-	       (unsigned long long)bench->rounds * QUEUE_SLOTS, ns[0], ns[bench->rounds / 2], ns[bench->rounds - 1]);
+	       "\"mtu\": %u, \"packets\": %llu, \"ns_per_packet\": {\"min\": %.1f, \"median\": %.1f, \"max\": %.1f}}\n",
+	       bench->ops->name, bench->payload_bytes, bench->n_senders, bench->checksums_name, bench->mtu,
+	       (unsigned long long)bench->rounds * bench->n_packets, ns[0], ns[bench->rounds / 2],
+	       ns[bench->rounds - 1]);
 	free(ns);
 }
 

@@ -16,15 +16,16 @@ import send_wire  # which has the path of tests/support
 from bench_machine import bench_parser
 from ring import CALLGRIND, Wire, cost_by_object, is_library, run
 
-# Bytes of payload, checksums, senders: the first and the last differ in these alone.
-LOADS = [(64, "device", 1), (1472, "device", 1), (64, "zero", 1), (1472, "software", 1), (64, "device", 8)]
+# Bytes of payload, checksums, senders, MTU by which packets are cut: the first and the last differ in senders alone.
+LOADS = [(64, "device", 1, 0), (1472, "device", 1, 0), (64, "zero", 1, 0), (1472, "software", 1, 0),
+         (12608, "device", 1, 1500), (64, "device", 8, 0)]
 MORE_TARGET = 1.05  # and what so many senders may add
 
 
 def measure(build, start, load, rounds):
-    payload_bytes, checksums, senders = load
+    payload_bytes, checksums, senders, mtu = load
     command = [build / "tests/bench/bench_send", "--payload", payload_bytes, "--checksums", checksums, "--senders",
-               senders]
+               senders, "--mtu", mtu]
     if start:
         command += ["--interface", "bench0"]
     timed = json.loads(run([*start, *command, "--rounds", rounds]))
@@ -58,7 +59,8 @@ def main():
         print(json.dumps(result))
     for result in results:
         instructions = result["instructions_per_packet"]
-        print(f"{result['backend']:9} {result['payload_bytes']:5} B, checksums {result['checksums']:8}, "
+        cut = f" cut at MTU {result['mtu']}" if result["mtu"] else ""
+        print(f"{result['backend']:9} {result['payload_bytes']:5} B{cut}, checksums {result['checksums']:8}, "
               f"{result['senders']} senders: {result['ns_per_packet']['median']:6.1f} ns, instructions: own "
               f"{instructions['own']:7.1f}, "
               f"all {instructions['all']:7.1f}", file=sys.stderr)

@@ -2,7 +2,8 @@
 /*
  * What a hostile sender may write into its page, at any time, while an honest one shares its channel. Input: steps of
  * two bytes, some with more behind them. Whatever it writes, the honest one's packets all leave, in order, none of them
- * with an error; no sum is ever wrong; nothing outside of the hostile one's own rows is sent for it.
+ * with an error; no sum is ever wrong; nothing outside of the hostile one's own rows is sent for it. With a last byte
+ * that is no step, the channel cuts packets of full length into two fragments.
  */
 #include "daemon/worker/tx_worker.h"
 #include "lib/ibvcap/ring.h"
@@ -18,6 +19,8 @@
 #define SLOTS   64u
 #define BYTES   64u
 #define HEADERS 42u
+#define IP_AT   14u
+#define MTU     76u /* 56 bytes of a datagram in a fragment */
 
 enum { HONEST, HOSTILE, SENDERS };
 
@@ -31,6 +34,10 @@ struct scene {
 	bool put_out;         /* the hostile one */
 	bool removal_asked;
 	bool removed; /* … and answered */
+	bool cuts;
+	_Atomic uint32_t identification;
+	uint8_t joined[HEADERS + BYTES]; /* the first fragment of a packet */
+	uint32_t n_joined;               /* 0: the next frame begins a packet */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -88,29 +95,55 @@ static void look_at_frame(struct scene *s, const uint8_t *frame, uint32_t bytes)
 	s->honest_seen++;
 }
 
+/* Fragments follow each other; with the last one the frame is as if it had not been cut. */
+static void join_frame(struct scene *s, const uint8_t *frame, uint32_t bytes)
+{
+	uint32_t flags = (uint32_t)(frame[IP_AT + 6] << 8 | frame[IP_AT + 7]);
+	uint32_t offset = (flags & 0x1fff) * 8, headers = IP_AT + 20;
+
+	require(s->cuts || flags == 0x4000, "a channel that does not cut sends no fragments");
+	require(bytes <= IP_AT + (s->cuts ? MTU : 1500), "no frame is longer than the MTU");
+	require(offset == (s->n_joined ? s->n_joined - headers : 0), "fragments follow each other");
+	if (s->n_joined == 0)
+		memcpy(s->joined, frame, headers);
+	memcpy(s->joined + headers + offset, frame + headers, bytes - headers);
+	s->n_joined = offset + bytes;
+	if (flags & 0x2000)
+		return;
+	look_at_frame(s, s->joined, s->n_joined);
+	s->n_joined = 0;
+}
+
 static void send_some(struct scene *s, uint32_t n)
 {
-	uint8_t frame[HEADERS + BYTES];
+	uint8_t frame[HEADERS + BYTES + 8];
 	uint32_t bytes;
 
 	while (n-- > 0 && (bytes = scripted_take_frame(s->channel->queue, frame)) > 0)
-		look_at_frame(s, frame, bytes);
+		join_frame(s, frame, bytes);
 }
 
 /* ---- the scene ------------------------------------------------------------------------------------ */
 
-static void set_up(struct scene *s)
+static void set_up(struct scene *s, bool cuts)
 {
-	struct tx_queue_options options = {
-		.name = "s", .queue_slots = 48, .slot_bytes = BYTES, .n_destinations = 1, .late_after_ns = 1000};
+	struct tx_queue_options options = {.name = "s",
+	                                   .queue_slots = 48,
+	                                   .slot_bytes = BYTES,
+	                                   .cut_bytes = cuts ? MTU : 0,
+	                                   .n_destinations = 1,
+	                                   .late_after_ns = 1000};
+	struct tx_queue_destination to = test_destination(0, PACKET_CHECKSUMS_DEVICE);
 
-	*s = (struct scene){.now = {.monotonic_ns = 1000, .utc_ns = 1000000}};
+	*s = (struct scene){.now = {.monotonic_ns = 1000, .utc_ns = 1000000}, .cuts = cuts};
+	to.mtu = MTU;
+	to.identification = &s->identification;
 	require(scripted_backend_ops.open(NULL, &s->backend, NULL) == 0, "a backend");
 	options.backend = s->backend;
 	require(tx_queue_new(&s->channel, &options, NULL) == 0, "a channel");
 	require(tx_worker_new(&s->transmit, &(struct worker_options){.name = "s", .cpu = -1}) == 0, "a worker");
 	mail(s, (struct mail){.type = MAIL_ADD_TX_QUEUE});
-	mail(s, (struct mail){.type = MAIL_DESTINATION, .destination = test_destination(0, PACKET_CHECKSUMS_DEVICE)});
+	mail(s, (struct mail){.type = MAIL_DESTINATION, .destination = to});
 	for (int i = 0; i < SENDERS; i++) {
 		require(test_sender_init(&s->senders[i], s->backend, s->transmit, SLOTS, BYTES) == 0, "a sender");
 		mail(s, (struct mail){.type = MAIL_ADD_SENDER, .sender = &s->senders[i].sender});
@@ -168,7 +201,7 @@ static void check_that_it_goes_on(struct scene *s)
 		s->now.monotonic_ns += 1000;
 		s->now.utc_ns += 1000;
 		work(s);
-		send_some(s, 16);
+		send_some(s, 32);
 	}
 	require(s->honest_seen == s->senders[HONEST].submitted, "what was submitted honestly is sent");
 	check(s);
@@ -192,7 +225,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct scene s;
 
-	set_up(&s);
+	set_up(&s, size % 2);
 	while (size >= 2) {
 		uint8_t step = data[0] % 8, argument = data[1];
 		uint64_t value = 0;

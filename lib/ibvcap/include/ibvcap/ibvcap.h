@@ -768,10 +768,11 @@ int ibvcap_tx_flush(struct ibvcap_tx *tx, int timeout_ms);
 /**
  * Statuses of the packets that completed since the last call of this, in order, at most max: statuses[0] is of packet
  * *sequence. Returns how many, 0: none. A status is 0: sent, -EMSGSIZE: longer than slot_bytes, or the MTU is too
- * small for slot_bytes now, -EINVAL: no such destination or flag, -EHOSTUNREACH: the Ethernet address of the
- * destination's next hop is not known yet, -ENETDOWN: the link is down, -EIO: the device reported an error, -ETIME:
- * late and dropped, -ECANCELED: counted as flushed. The daemon overwrites a status when its row is submitted again.
- * *sequence then jumps ahead, and the lost statuses are in ibvcap_tx_counts() only. Never blocks.
+ * small for slot_bytes now, and the channel does not cut packets into IP fragments or would make more than 64,
+ * -EINVAL: no such destination or flag, -EHOSTUNREACH: the Ethernet address of the destination's next hop is not known
+ * yet, -ENETDOWN: the link is down, -EIO: the device reported an error, -ETIME: late and dropped, -ECANCELED: counted
+ * as flushed. The daemon overwrites a status when its row is submitted again. *sequence then jumps ahead, and the lost
+ * statuses are in ibvcap_tx_counts() only. Never blocks.
  */
 int ibvcap_tx_results(struct ibvcap_tx *tx, int32_t *statuses, uint32_t max, uint64_t *sequence);
 
