@@ -405,6 +405,8 @@ class Walk:
         self.sender.start()
         while time.monotonic() < self.begun + 60 * WORDS.minutes:
             self.step()
+        for way in walk_away.WAYS:  # also in a short walk
+            walk_away.go_and_come_back(self, way)
         for folder in self.folders:
             folder.begin_file(self.log)
         self.quiet()  # so that some files are complete
