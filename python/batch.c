@@ -155,7 +155,7 @@ static PyGetSetDef batch_getters[] = {
 static PyMemberDef batch_members[] = {
 	{"sequence", T_ULONGLONG, AT(rows.sequence), "Number of the first packet, in its queue and epoch."},
 	{"gap", T_ULONGLONG, AT(rows.gap), "Packets that this reader was too slow for, just before the batch."},
-	{"lost", T_ULONGLONG, AT(lost), "Packets that the card dropped since the batch before: no row was free."},
+	{"lost", T_ULONGLONG, AT(lost), "Packets that came since the batch before and got no row."},
 	{"epoch", T_ULONGLONG, AT(rows.epoch), "Number of the daemon's run."},
 	{"queue", T_UINT, AT(rows.queue), "The stream's queue by which the packets came."},
 	{"flags", T_UINT, AT(rows.flags), "GAP_UNKNOWN, DEMOTED, TAKEN_OVER."},

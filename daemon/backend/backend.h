@@ -68,8 +68,9 @@ struct backend_use {
 	 */
 	uint64_t given;
 	uint64_t held;       /* frames that wait in the queue for others: they will have an event, or be lost */
-	uint64_t joined;     /* frames that need no event and are no loss, as a part of a datagram that has one */
+	uint64_t joined;     /* frames that need no event and are no loss: others stand for their datagram */
 	uint64_t ambiguous;  /* frames without an event, of which it cannot be told whether a packet is lost */
+	uint64_t unjoined;   /* frames that stand for a lost datagram each; they are in n_dropped, too */
 	uint64_t decided_ns; /* if any are held, they came after this CLOCK_MONOTONIC time; else undefined */
 };
 

@@ -54,6 +54,7 @@ static struct ledger_losses losses_now(const struct losses_queue *queue, const s
 		.no_buffer = atomic_load_explicit(queue->no_buffer, memory_order_relaxed),
 		.outages = counts->outages,
 		.ambiguous = counts->ambiguous,
+		.unjoined = counts->unjoined,
 	};
 }
 
@@ -312,6 +313,7 @@ static bool losses_make_entry(const struct losses *losses, const struct losses_n
 	struct ledger_entry *all = &entry->of_stream;
 
 	*entry = (struct losses_entry){.of_stream = notes[0].settled};
+	all->before.unjoined = all->after.unjoined = 0;
 	for (uint32_t i = 0; i < losses->n_queues; i++) {
 		const struct ledger_entry *settled = &notes[i].settled;
 
@@ -324,6 +326,8 @@ static bool losses_make_entry(const struct losses *losses, const struct losses_n
 		all->before.no_buffer = u64_min(all->before.no_buffer, settled->before.no_buffer);
 		all->before.outages = u64_min(all->before.outages, settled->before.outages);
 		all->after.outages = u64_max(all->after.outages, settled->after.outages);
+		all->before.unjoined += settled->before.unjoined;
+		all->after.unjoined += settled->after.unjoined;
 		entry->queues[i].head = settled->head;
 		entry->queues[i].marks_before = settled->before.marks;
 		entry->queues[i].marks_after = settled->after.marks;

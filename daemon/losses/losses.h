@@ -42,6 +42,7 @@ struct losses_counts {
 	/* All packets that were polled before that time have a row, need none, or are lost; UINT64_MAX: all packets. */
 	uint64_t decided_ns;
 	uint64_t dropped;  /* packets that the device counts as dropped */
+	uint64_t unjoined; /* of dropped: datagrams of which a fragment did not come, or does not fit */
 	uint64_t outages;  /* of the interface */
 	bool is_empty;     /* the last poll found nothing */
 	bool took_all;     /* the device holds no packet that came before the last poll */
@@ -108,7 +109,7 @@ struct losses_queue {
 
 /* An entry of the ledger, for all queues. */
 struct losses_entry {
-	struct ledger_entry of_stream; /* without number, head, marks and ambiguous */
+	struct ledger_entry of_stream; /* without number, head, marks and ambiguous; unjoined is of all queues */
 	struct {
 		uint64_t head;
 		uint64_t marks_before;

@@ -203,14 +203,20 @@ static void datagram_drop(struct datagrams *d, struct datagram *datagram)
 
 /*
  * A part of it lacks. If it is equal to the one before it, the network may have repeated fragments of that one. If its
- * first fragment is for another port, the others may be of two datagrams with one identification.
+ * first fragment is for another port, the others may be of two datagrams with one identification. Without the first
+ * fragment, its port is not known.
  */
 static void datagram_give_up(struct datagrams *d, struct datagram *datagram)
 {
-	if (datagram->is_equal || datagram->is_foreign) {
+	bool may_be_none = datagram->is_equal || datagram->is_foreign;
+
+	if (may_be_none || !datagram->header_bytes) {
 		d->counts.ambiguous += datagram->n_fragments;
 	} else {
-		d->counts.missing += datagram->n_fragments;
+		d->counts.lost++;
+		d->counts.joined += datagram->n_fragments - 1;
+	}
+	if (!may_be_none) {
 		d->counts.incomplete++;
 		d->counts.incomplete_bytes += datagram->n_bytes;
 	}
@@ -465,7 +471,8 @@ static bool datagram_accepts(struct datagrams *d, struct datagram *datagram, con
 	uint32_t n_before = count_units(datagram, piece, false);
 
 	if (has_other_end(datagram, piece) || (n_before && n_before < units_of(piece))) {
-		d->counts.refused += datagram->n_fragments + 1;
+		d->counts.refused++;
+		d->counts.joined += datagram->n_fragments;
 		datagram_drop(d, datagram);
 		return false;
 	}

@@ -11,7 +11,8 @@
  * Fragments that are equal to others with their identification are counted as ambiguous, if their datagram does not
  * become whole: the network may have repeated them, or the sender may have used the identification again for a
  * datagram of which a fragment is lost. For that, the bytes of a whole datagram are remembered for as long. So are the
- * fragments of a datagram with a wrong checksum, but for one, which may be made of two.
+ * fragments of a datagram with a wrong checksum, but for one, which may be made of two. So are those of a datagram that
+ * is given up without its first fragment: nobody knows its port.
  */
 #ifndef DAEMON_REASSEMBLY_DATAGRAMS_H
 #define DAEMON_REASSEMBLY_DATAGRAMS_H
@@ -28,15 +29,15 @@
 
 struct datagrams;
 
-/* Each fragment is in one of the first five. Units: fragments, but for the last three. */
+/* Each fragment is in one of the first three, but for one fragment of each datagram in the next three. */
 struct datagram_counts {
-	uint64_t held;             /* now, of datagrams of which a part lacks */
-	uint64_t joined;           /* no row of their own, and no loss: parts of a row, datagrams of other ports */
-	uint64_t ambiguous;        /* it cannot be told whether a datagram is lost: see above */
-	uint64_t missing;          /* of datagrams that were given up */
-	uint64_t refused;          /* they overlap, or their lengths contradict each other or the IP header */
-	uint64_t whole;            /* datagrams: each took one fragment that is in none of the others */
-	uint64_t incomplete;       /* datagrams that were given up */
+	uint64_t held;       /* fragments, now, of datagrams of which a part lacks */
+	uint64_t joined;     /* fragments that stand for no datagram of their own: parts of others, or of other ports */
+	uint64_t ambiguous;  /* fragments of which it cannot be told whether a datagram of the stream is lost */
+	uint64_t whole;      /* datagrams */
+	uint64_t lost;       /* datagrams to the stream's ports that were given up */
+	uint64_t refused;    /* datagrams whose fragments overlap, and fragments with wrong lengths */
+	uint64_t incomplete; /* datagrams that were given up: lost, or ambiguous without the first fragment */
 	uint64_t incomplete_bytes; /* bytes of their UDP datagrams that had come */
 };
 

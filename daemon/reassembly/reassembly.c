@@ -174,8 +174,9 @@ static void show_counts(struct reassembly *r)
 	use->held = counts->held;
 	use->joined = counts->joined + r->n_other;
 	use->ambiguous = counts->ambiguous;
+	use->unjoined = counts->lost + counts->refused;
 	use->decided_ns = datagrams_oldest_ns(r->datagrams);
-	show_drops(r, BACKEND_DROP_INCOMPLETE, counts->missing);
+	show_drops(r, BACKEND_DROP_INCOMPLETE, counts->lost);
 	show_drops(r, BACKEND_DROP_REFUSED, counts->refused);
 	if (!r->waits_for_rows)
 		show_drops(r, BACKEND_DROP_RING_FULL, r->n_no_row);

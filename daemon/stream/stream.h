@@ -30,6 +30,7 @@ struct stream_flow {
 struct loss_watch {
 	struct loss_counts {
 		uint64_t no_buffer;
+		uint64_t unjoined; /* of no_buffer: datagrams of which a fragment did not come, or does not fit */
 		uint64_t errored;
 	} seen, before; /* at the last look; before the loss that goes on */
 	struct loss_span span;

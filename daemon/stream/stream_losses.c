@@ -26,17 +26,34 @@ static void log_loss(const struct stream *stream, int priority, const char *even
 	                                .counters = sums,
 	                                .n_counters = sizeof(sums) / sizeof(sums[0])};
 	const struct loss_watch *loss = &stream->loss;
+	uint64_t n_unjoined = loss->seen.unjoined - loss->before.unjoined;
+	char unjoined[80] = "";
 
+	if (n_unjoined)
+		snprintf(unjoined, sizeof(unjoined), ": %" PRIu64 " of these are datagrams that lack a fragment",
+		         n_unjoined);
 	log_message(priority, &about,
-	            "stream '%s': %s: %" PRIu64 " packets found no free slot (no_buffer, %" PRIu64 " in all), %" PRIu64
+	            "stream '%s': %s: %" PRIu64 " packets got no row (no_buffer, %" PRIu64 " in all%s), %" PRIu64
 	            " could not be used (errored, %" PRIu64 " in all); what helps: ibvcap why %s",
 	            stream->config->name, text, loss->seen.no_buffer - loss->before.no_buffer, loss->seen.no_buffer,
-	            loss->seen.errored - loss->before.errored, loss->seen.errored, stream->config->name);
+	            unjoined, loss->seen.errored - loss->before.errored, loss->seen.errored, stream->config->name);
+}
+
+static uint64_t count_unjoined(const struct stream *stream)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < stream->n_queues; i++) {
+		const _Atomic uint64_t *n_dropped = stream->queues[i].queue->n_dropped;
+
+		n += counter_get(&n_dropped[BACKEND_DROP_INCOMPLETE]) + counter_get(&n_dropped[BACKEND_DROP_REFUSED]);
+	}
+	return n;
 }
 
 void stream_tell_losses(struct stream *stream, uint64_t now_ns)
 {
-	const struct loss_counts now = {counter_get(&stream->losses.sum.no_buffer),
+	const struct loss_counts now = {counter_get(&stream->losses.sum.no_buffer), count_unjoined(stream),
 	                                stream_count(stream, IBVCAP_RX_COUNTER_ERRORED)};
 	struct loss_watch *loss = &stream->loss;
 	const bool grows = now.no_buffer > loss->seen.no_buffer || now.errored > loss->seen.errored;

@@ -56,6 +56,7 @@ static struct losses_counts rx_worker_count(const struct rx_worker *worker, int 
 		.n_maybe = !counts_drops && rx_receive_may_have_lost(receive),
 		.decided_ns = use->held ? use->decided_ns : UINT64_MAX,
 		.dropped = dropped,
+		.unjoined = use->unjoined,
 		.outages = counter_get(&ring->outages),
 		.is_empty = n == 0,
 		.took_all = n < RX_RECEIVE_BATCH && (!worker->losses->may_wait || rx_receive_was_empty(receive)),

@@ -19,7 +19,7 @@ struct table {
 	uint64_t packets, bytes, errored, truncated; /* rows of the batches */
 	uint64_t skipped;                            /* this program was too slow */
 	uint64_t restarts;                           /* of the daemon: what came in between is not counted */
-	struct ibvcap_rx_losses card;                /* the card had no free row */
+	struct ibvcap_rx_losses card;                /* came and got no row */
 };
 
 static volatile sig_atomic_t stopped;
@@ -74,8 +74,7 @@ int main(int argc, char **argv)
 	printf("truncated   %12" PRIu64 " of these were longer than a row (payload_size)\n", table.truncated);
 	printf("errored     %12" PRIu64 " rows without a packet: the card reported an error\n", table.errored);
 	printf("skipped     %12" PRIu64 " lost here: this program was too slow for the ring\n", table.skipped);
-	printf("no_buffer   %12" PRIu64 " lost in the card: it had no free row\n",
-	       table.card.packets + table.card.after);
+	printf("no_buffer   %12" PRIu64 " came and got no row\n", table.card.packets + table.card.after);
 	printf("restarts    %12" PRIu64 " of the daemon; packets between two runs are not counted\n", table.restarts);
 	if (r < 0 && r != -EINTR)
 		printf("The stream ended: %s\n", strerror(-r));

@@ -23,6 +23,7 @@ struct ledger_losses {
 	uint64_t no_buffer; /* of the stream: so many were lost at least, by all queues */
 	uint64_t outages;   /* of the interface; odd: it is down */
 	uint64_t ambiguous; /* fragments of the queue, of which it cannot be told whether a packet is lost */
+	uint64_t unjoined;  /* of the stream: datagrams of which a fragment did not come, or does not fit */
 };
 
 /*

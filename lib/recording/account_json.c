@@ -60,6 +60,7 @@ static const struct count counts[] = {
 	KNOWN(no_buffer),
 	KNOWN(no_buffer_least),
 	{.key = "no_buffer_most", .offset = OFFSET(rx.no_buffer_most), .may_be_unknown = true},
+	LATER(unjoined),
 	KNOWN(restarts),
 	KNOWN(failures),
 	KNOWN(outages),

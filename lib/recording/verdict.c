@@ -61,6 +61,19 @@ void verdict_find_pieces(struct verdict *verdict, uint64_t n)
 		             n);
 }
 
+void verdict_find_unjoined(struct verdict *verdict, uint64_t n, uint64_t n_missing)
+{
+	if (n && n == n_missing)
+		verdict_find(verdict, FINDING_LOSS,
+		             "an IP fragment of each did not come, or does not fit to the others");
+	else if (n)
+		verdict_find(verdict, FINDING_LOSS,
+		             "%" PRIu64
+		             " of these are datagrams of which an IP fragment did not come, or does not fit to "
+		             "the others",
+		             n);
+}
+
 void verdict_find_malformed(struct verdict *verdict, uint64_t n)
 {
 	if (n)
@@ -127,7 +140,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
                            const char *filter)
 {
 	uint32_t unknown = recording_accounts_unknown(accounts, n);
-	uint64_t certain = 0, missing = 0, pieces = 0, malformed = 0, filtered = 0;
+	uint64_t certain = 0, missing = 0, unjoined = 0, pieces = 0, malformed = 0, filtered = 0;
 	struct interface_drops drops = INTERFACE_DROPS_INIT;
 
 	/* A loss near the beginning may belong to the file before. One of the two files counts it: the sum is exact. */
@@ -136,6 +149,7 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 
 		certain += of_account;
 		missing += of_account - accounts[i].rx.no_buffer_least + accounts[i].rx.no_buffer;
+		unjoined += accounts[i].rx.unjoined;
 		pieces += accounts[i].sum.pieces;
 		malformed += accounts[i].sum.malformed;
 		filtered += accounts[i].sum.filtered;
@@ -143,8 +157,9 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 	}
 	verdict_find_pieces(verdict, pieces);
 	if (certain)
-		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " packets are missing%s%s", missing,
-		             unknown ? ", and maybe more" : "", filter ? "; maybe some of them match the filter" : "");
+		verdict_find(verdict, FINDING_LOSS, "%" PRIu64 " %s are missing%s%s", missing,
+		             unjoined == missing ? "datagrams" : "packets", unknown ? ", and maybe more" : "",
+		             filter ? "; maybe some of them match the filter" : "");
 	else if (pieces)
 		;
 	else if (unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS)
@@ -156,6 +171,8 @@ void verdict_find_accounts(struct verdict *verdict, const struct recording_accou
 		             FILTER_BYTES, filter, filtered);
 	else
 		verdict_find(verdict, FINDING_NOTE, "no packet is missing");
+	if (certain)
+		verdict_find_unjoined(verdict, unjoined, missing);
 	verdict_find_unknown(verdict, unknown);
 	verdict_find_interface(verdict, &drops);
 	verdict_find_malformed(verdict, malformed);

@@ -71,6 +71,9 @@ void verdict_find_interface(struct verdict *verdict, const struct interface_drop
 /** Take a loss of rows that have only a piece of their datagram. n may be 0: then none is taken. */
 void verdict_find_pieces(struct verdict *verdict, uint64_t n);
 
+/** Say how many of the packets that are missing are datagrams that lack a fragment. n may be 0: then none is. */
+void verdict_find_unjoined(struct verdict *verdict, uint64_t n, uint64_t n_missing);
+
 /** Note rows of malformed packets, which no socket gets. n may be 0. */
 void verdict_find_malformed(struct verdict *verdict, uint64_t n);
 

@@ -28,10 +28,11 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
                                 .is_shared = true),
 	STREAM(PUBLISHED) = TOTAL("published", "packets", "Rows that the rx worker published with a packet in them",
                                   .cause = "put into the ring for consumers"),
-	STREAM(NO_BUFFER) = TOTAL("no_buffer", "packets",
-                                  "Lost packets: the card had no free row when they came. With the backends packet and "
-                                  "xdp it is the sum of its reasons, each a counter of its own",
-                                  .is_shared = true),
+	STREAM(NO_BUFFER) = TOTAL(
+		"no_buffer", "packets",
+		"Lost packets: they came and got no row, as a rule because none was free. With the backends packet and "
+		"xdp it is the sum of its reasons, each a counter of its own",
+		.is_shared = true),
 	STREAM(ERRORED) = TOTAL("errored", "packets",
                                 "Rows without a packet: the card reported an error. A packet that is longer than its "
                                 "row is one if the device has no oversize sink, which the log says",
@@ -82,22 +83,24 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
 	STREAM(JOINED) = TOTAL(
 		"joined", "packets",
 		"With reassembly: packets without a row of their own that are no loss: the fragments of a datagram but "
-		"for one, and what is for ports of no flow"),
+		"for one, which has its row or is lost, and what is for ports of no flow"),
 	STREAM(REASSEMBLED) = TOTAL("reassembled", "packets", "Of published: datagrams that came in fragments"),
 	STREAM(INCOMPLETE_DATAGRAMS) =
 		TOTAL("incomplete_datagrams", "packets",
-                      "Datagrams that were given up, because a fragment did not come; their other fragments are in "
-                      "no_buffer"),
+                      "Datagrams that were given up, because a fragment did not come in 200 ms. If the first one "
+                      "came, the datagram is one packet of incomplete; else nobody knows its port, and its fragments "
+                      "are in ambiguous"),
 	STREAM(INCOMPLETE_BYTES) = TOTAL("incomplete_bytes", "bytes", "Bytes of their UDP datagrams that had come"),
 	STREAM(AMBIGUOUS) =
 		TOTAL("ambiguous", "packets",
                       "With reassembly: IP fragments without a row, of which it cannot be told whether a datagram is "
-                      "lost: they are equal to earlier ones, have the identification of a datagram to a port of no "
-                      "flow, or make a datagram with a wrong checksum",
-                      .cause = "IP fragments that are equal to earlier ones of their identification, have that of a "
-                               "datagram to a port of no flow, or make a datagram with a wrong checksum: either the "
-                               "network repeated or damaged them, or the sender used the identification again and a "
-                               "fragment is lost",
+                      "lost: the first fragment with the port did not come, they are equal to earlier ones, have the "
+                      "identification of a datagram to a port of no flow, or make a datagram with a wrong checksum",
+                      .cause = "IP fragments whose first one, which has the port, did not come, or that are equal to "
+                               "earlier ones of their identification, have that of a datagram to a port of no flow, "
+                               "or make a datagram with a wrong checksum: the network lost, repeated or damaged "
+                               "fragments, of this stream or of another port, or the sender used the identification "
+                               "again",
                       .remedy = "find out whether packets come by two ways (a mirror port, a bond, a ring of "
                                 "switches), and whether the sender gives all datagrams one IP identification; the "
                                 "packets' own numbers (sequence) show what is lost"),
@@ -146,17 +149,16 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
                       .remedy = "bring it back under its name; the daemon then starts anew with it"),
 	DROP(INCOMPLETE) =
 		TOTAL("incomplete", "packets",
-                      "IP fragments of datagrams that were given up, because another fragment did not come in 200 ms",
-                      .cause = "of no_buffer: IP fragments of datagrams of which another fragment did not come in 200 "
-                               "ms, so that the datagrams have no row",
+                      "Datagrams whose first fragment came, and that were given up, because another fragment did not "
+                      "come in 200 ms",
+                      .cause = "of no_buffer: datagrams of which an IP fragment did not come in 200 ms after the "
+                               "others, so that the datagrams have no row",
                       .remedy = "look for what drops packets on the way, or sends one datagram by two ways: the "
-                                "counters of switches and of the card (ethtool -S); incomplete_datagrams is how many "
-                                "datagrams were lost"),
+                                "counters of switches and of the card (ethtool -S)"),
 	DROP(REFUSED) =
-		TOTAL("refused", "packets",
-                      "IP fragments that overlap others of their datagram, or whose lengths contradict each other",
-                      .cause = "of no_buffer: IP fragments that overlap others of their datagram, or whose "
-                               "lengths contradict each other: they are refused with their datagram",
+		TOTAL("refused", "packets", "Datagrams whose IP fragments overlap, and IP fragments with wrong lengths",
+                      .cause = "of no_buffer: datagrams whose IP fragments overlap each other, or IP fragments whose "
+                               "lengths contradict each other: they are refused",
                       .remedy = "find their sender: no sender makes such fragments by itself, but two that use "
                                 "one address do, and an attacker does"),
 	DROP(MERGED) =
@@ -242,7 +244,8 @@ const struct status_field consumer_counters[CONSUMER_COUNTER_N] = {
 	CONSUMER(LOST_BEFORE_CARD) = LEVEL("lost_before_card", NULL,
                                            "Of lost: before the flow rules, in the sender, the network or the card. A "
                                            "number that was sent twice and lost once can make this too small"),
-	CONSUMER(LOST_IN_CARD) = LEVEL("lost_in_card", NULL, "Of lost: while the card had no free row (no_buffer)"),
+	CONSUMER(LOST_IN_CARD) =
+		LEVEL("lost_in_card", NULL, "Of lost: they came and got no row (no_buffer of the stream)"),
 	CONSUMER(LOST_AFTER_CARD) = LEVEL("lost_after_card", NULL, "Of lost: skipped by this consumer"),
 	CONSUMER(LOST_UNREAD) = LEVEL("lost_unread", NULL, "Of lost: in rows from which no number could be read"),
 	CONSUMER(REORDERED) = TOTAL("reordered", NULL, "Of once: came after a higher number"),
@@ -317,8 +320,12 @@ const struct status_field recording_causes[RECORDING_CAUSE_N] = {
                                             .cause = "the disk did not take the data, and the ring was full"),
 	[RECORDING_CAUSE_ERRORED] = TOTAL("errored", "packets", "Rows that the device marked as failed",
                                           .cause = "the network card could not write them"),
-	[RECORDING_CAUSE_NO_BUFFER] = TOTAL("no_buffer", "packets", "Never published: the device had no free row",
-                                            .cause = "no row was free when they came"),
+	[RECORDING_CAUSE_NO_BUFFER] = TOTAL("no_buffer", "packets", "Never published: they came and got no row",
+                                            .cause = "they came to the stream and got no row"),
 	[RECORDING_CAUSE_RESTARTS] = TOTAL("restarts", NULL, "Restarts of the daemon: packets lost uncounted",
                                            .cause = "ibvcapd was restarted"),
+	[RECORDING_CAUSE_UNJOINED] =
+		TOTAL("unjoined", "packets",
+                      "Of no_buffer: datagrams of which an IP fragment did not come, or does not fit to the others",
+                      .cause = "datagrams of which an IP fragment did not come, or does not fit to the others"),
 };

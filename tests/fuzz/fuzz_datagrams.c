@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			}
 		}
 		free(copy);
-		require(counts->held + counts->joined + counts->ambiguous + counts->missing + counts->refused +
+		require(counts->held + counts->joined + counts->ambiguous + counts->lost + counts->refused +
 		                        counts->whole ==
 		                n_added,
 		        "each fragment is counted once");

@@ -105,7 +105,8 @@ static const char *contradiction_of_account(const struct inspect_source *source)
 		return "its account names another number of packets than it has";
 	if (!is_within(source))
 		return "numbers of packets are outside the account";
-	if (!adds_up(source) || account->rx.no_buffer > account->rx.no_buffer_most)
+	if (!adds_up(source) || account->rx.no_buffer > account->rx.no_buffer_most ||
+	    account->rx.unjoined > account->rx.no_buffer)
 		return "the terms of its account do not add up";
 	if (source->n_named > rows_elsewhere(account) - account->sum.other_files - account->sum.filtered)
 		return "gaps between its packets name more packets than its account";

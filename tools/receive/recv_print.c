@@ -272,10 +272,11 @@ static json_t *recv_account_to_json(const struct recv_summary *summary)
 	for (uint32_t bit = 1; bit; bit <<= 1)
 		if (account->unknown & bit)
 			json_array_append_new(unknown, json_string(ibvcap_unknown_word(bit)));
-	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:o}", "verdict", verdict_word(&summary->verdict),
+	return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:o}", "verdict", verdict_word(&summary->verdict),
 	                 "from_flow_rules", verdict_is_from_rules(&summary->verdict), "no_buffer",
 	                 (json_int_t)account->no_buffer, "no_buffer_least", (json_int_t)account->no_buffer_least,
-	                 "outages", (json_int_t)account->outages, "unknown", unknown);
+	                 "unjoined", (json_int_t)account->unjoined, "outages", (json_int_t)account->outages, "unknown",
+	                 unknown);
 }
 
 /* ---- the summary --------------------------------------------------------------------------------- */

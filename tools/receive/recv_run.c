@@ -5,6 +5,7 @@
  */
 #include "tools/receive/recv.h"
 
+#include "lib/base/min.h"
 #include "lib/base/safe_path.h"
 #include "lib/base/time.h"
 #include "tools/common/report.h"
@@ -232,6 +233,7 @@ static struct verdict judge_received(const struct recv_summary *summary)
 		verdict_find(&verdict, FINDING_LOSS,
 		             "%" PRIu64 " packets came to the stream and got no row (no_buffer)",
 		             account->no_buffer_least);
+	verdict_find_unjoined(&verdict, u64_min(account->unjoined, account->no_buffer_least), account->no_buffer_least);
 	verdict_find_unknown(&verdict, account->unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS); /* said above */
 	verdict_find_interface(&verdict, &(struct interface_drops){.lost = account->interface_lost,
 	                                                           .counts_all = account->interface_counts_all});

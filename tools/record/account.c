@@ -153,11 +153,13 @@ static void place_losses(struct recording_account *queues, const struct account_
 		r = ibvcap_rx_account_between(&from, &until, &stream);
 	for (unsigned i = 0; i < n; i++) {
 		queues[i].rx.no_buffer = queues[i].rx.no_buffer_least = queues[i].rx.no_buffer_most = 0;
+		queues[i].rx.unjoined = 0;
 		queues[i].rx.unknown &= ~(uint32_t)(IBVCAP_UNKNOWN_EDGE | IBVCAP_UNKNOWN_NO_PACKETS);
 	}
 	if (named > stream.no_buffer)
 		stream.no_buffer = named < stream.no_buffer_most ? named : stream.no_buffer_most;
 	first->no_buffer = stream.no_buffer;
+	first->unjoined = stream.unjoined;
 	first->no_buffer_least = stream.no_buffer_least;
 	first->no_buffer_most = r < 0 ? UINT64_MAX : stream.no_buffer_most;
 	first->unknown |= r < 0 ? IBVCAP_UNKNOWN_UNSETTLED : stream.unknown & STREAM_UNKNOWN;
@@ -207,13 +209,15 @@ void record_sum_add(struct recording_sum *sum, const struct recording_sum *more)
 void record_print_sum(char *text, size_t bytes, const struct recording_account *account)
 {
 	const struct recording_sum *sum = &account->sum;
-	char others[96] = "", of_written[112] = "";
+	char others[96] = "", of_written[112] = "", of_no_buffer[64] = "";
 	int n = 0;
 
 	if (sum->other_files)
 		n = snprintf(others, sizeof(others), " + other_files %" PRIu64, sum->other_files);
 	if (sum->filtered)
 		snprintf(others + n, sizeof(others) - (size_t)n, " + filtered %" PRIu64, sum->filtered);
+	if (account->rx.unjoined)
+		snprintf(of_no_buffer, sizeof(of_no_buffer), ", unjoined %" PRIu64 " of these", account->rx.unjoined);
 	n = 0;
 	if (sum->pieces)
 		n = snprintf(of_written, sizeof(of_written), "; pieces %" PRIu64 " of written", sum->pieces);
@@ -222,8 +226,8 @@ void record_print_sum(char *text, size_t bytes, const struct recording_account *
 		         sum->malformed);
 	snprintf(text, bytes,
 	         "published %" PRIu64 " = written %" PRIu64 "%s + unwritten %" PRIu64 " + errored %" PRIu64
-	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64
-	         "; not published for lack of room: no_buffer %" PRIu64 "; restarts %" PRIu64 "%s",
+	         " + skipped %" PRIu64 " + disk_wait %" PRIu64 " + lag %" PRIu64 "; not published: no_buffer %" PRIu64
+	         "%s; restarts %" PRIu64 "%s",
 	         record_sum_published(sum), sum->written, others, sum->unwritten, sum->errored, sum->skipped,
-	         sum->disk_wait, sum->lag, account->rx.no_buffer, account->rx.restarts, of_written);
+	         sum->disk_wait, sum->lag, account->rx.no_buffer, of_no_buffer, account->rx.restarts, of_written);
 }

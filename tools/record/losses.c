@@ -75,10 +75,9 @@ void losses_caught_up(struct losses *losses, uint64_t now_ns)
 	losses->waited_ns = 0;
 }
 
-static void name_cause(struct losses *losses, enum recording_cause cause, uint64_t n, uint64_t since_ns,
-                       const char *detail)
+static void name_cause(struct losses *losses, enum recording_cause cause, uint64_t n, const char *detail)
 {
-	struct recording_losses named = {.no_buffer_since_ns = since_ns};
+	struct recording_losses named = {0};
 
 	named.n[cause] = n;
 	name_loss(losses, &named, n, "%" PRIu64 " packets lost (%s): %s%s", n, recording_causes[cause].name,
@@ -99,28 +98,38 @@ static void note_skipped(struct losses *losses, uint64_t n, uint64_t now_ns)
 		snprintf(ms, sizeof(ms), " (%" PRIu64 " of %" PRIu64 " ms)", losses->waited_ns / 1000000,
 		         behind_ns / 1000000);
 		losses->sum.disk_wait += n;
-		name_cause(losses, RECORDING_CAUSE_DISK_WAIT, n, 0, ms);
+		name_cause(losses, RECORDING_CAUSE_DISK_WAIT, n, ms);
 	} else {
 		snprintf(ms, sizeof(ms), " (%" PRIu64 " ms)", behind_ns / 1000000);
 		losses->sum.skipped += n;
-		name_cause(losses, RECORDING_CAUSE_SKIPPED, n, 0, ms);
+		name_cause(losses, RECORDING_CAUSE_SKIPPED, n, ms);
 	}
 	losses_caught_up(losses, now_ns);
 }
 
 /*
- * The daemon reads the card's counter some times a second: the loss was before the next row, but maybe not just before
- * that row. The queue whose block shows the loss first names it, and no other queue does.
+ * The daemon reads the card's counter some times a second: the loss was between two readings, and before the next row,
+ * but maybe not just before that row. The queue whose block shows the loss first names it, and no other queue does.
  */
-static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t since_ns, uint64_t read_ns)
+static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t n_unjoined, uint64_t since_ns, uint64_t read_ns)
 {
-	char from[REPORT_UTC_BYTES], to[REPORT_UTC_BYTES], detail[2 * REPORT_UTC_BYTES + 40];
+	const char *words = recording_causes[RECORDING_CAUSE_NO_BUFFER].name;
+	const char *unjoined = recording_causes[RECORDING_CAUSE_UNJOINED].cause;
+	struct recording_losses named = {.no_buffer_since_ns = since_ns};
+	char from[REPORT_UTC_BYTES] = "", to[REPORT_UTC_BYTES], of_them[160] = "";
 
-	report_format_utc(losses->last_row_ns, 3, from);
+	if (since_ns)
+		report_format_utc(since_ns, 3, from);
 	report_format_utc(read_ns, 3, to);
-	snprintf(detail, sizeof(detail), "; counted at %s, last packet before %s", to, from);
+	if (n_unjoined && n_unjoined < n)
+		snprintf(of_them, sizeof(of_them), "; %" PRIu64 " of them are %s", n_unjoined, unjoined);
 	losses->no_buffer += n;
-	name_cause(losses, RECORDING_CAUSE_NO_BUFFER, n, since_ns, detail);
+	losses->unjoined += n_unjoined;
+	named.n[RECORDING_CAUSE_NO_BUFFER] = n;
+	named.n[RECORDING_CAUSE_UNJOINED] = n_unjoined;
+	name_loss(losses, &named, n, "%" PRIu64 " packets lost (%s): %s, %s%s%s%s%s", n, words,
+	          n_unjoined == n ? unjoined : recording_causes[RECORDING_CAUSE_NO_BUFFER].cause,
+	          since_ns ? "between " : "before ", from, since_ns ? " and " : "", to, of_them);
 }
 
 void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch,
@@ -142,7 +151,7 @@ void losses_of_batch(struct losses *losses, const struct ibvcap_rx *rx, const st
 		          "not lossless any more: the recorder kept the card's queue waiting for longer than "
 		          "lossless_deadline_ms");
 	if (ibvcap_rx_add_losses(rx, batch, card) > 0)
-		note_no_buffer(losses, card->before, card->since_ns, card->before_ns);
+		note_no_buffer(losses, card->before, card->unjoined, card->since_ns, card->before_ns);
 	losses->last_row_ns = batch->meta[batch->n - 1].timestamp_ns;
 }
 
@@ -198,12 +207,12 @@ void losses_skipped_at_end(struct losses *losses, const struct source_end *end, 
 		note_skipped(losses, end->skipped - known, now_ns);
 }
 
-void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer)
+void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer, uint64_t n_unjoined)
 {
 	char last[REPORT_UTC_BYTES] = "when the recording began";
 
 	if (no_buffer)
-		note_no_buffer(losses, no_buffer, 0, time_utc_ns());
+		note_no_buffer(losses, no_buffer, n_unjoined, 0, time_utc_ns());
 	if (end->is_removed)
 		name_loss(losses, &no_loss, 0, "the administrator removed the stream before the recording ended");
 	if (!end->is_disconnected)

@@ -31,7 +31,8 @@ struct unnamed_losses {
 /* Zero-initialise it. */
 struct losses {
 	struct recording_sum sum;     /* without written, other_files, filtered, unwritten and lag */
-	uint64_t no_buffer;           /* lost by the card, that no other queue of the stream notes */
+	uint64_t no_buffer;           /* of the stream, that no other queue of it notes */
+	uint64_t unjoined;            /* of no_buffer */
 	struct unnamed_losses before; /* all since the attach: later outputs begin with them */
 	SLIST_HEAD(, unnamed_losses) outputs;
 	uint64_t last_row_ns;
@@ -69,7 +70,7 @@ struct source_end losses_find_end(const struct ibvcap_rx *rx, uint64_t n_left);
 void losses_skipped_at_end(struct losses *losses, const struct source_end *end, uint64_t now_ns);
 
 /** Then note the end of the daemon or of the stream, and losses of the card that no packet has named. */
-void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer);
+void losses_at_end(struct losses *losses, const struct source_end *end, uint64_t no_buffer, uint64_t n_unjoined);
 
 /** What is missing behind the last row: the words and a line for programs. Returns text. */
 const char *losses_print_comment(const struct unnamed_losses *losses, char text[LOSSES_COMMENT_BYTES]);

@@ -388,16 +388,18 @@ static void end_behind_losses(struct recorder *recorder, const struct source_end
 	settle_sources(recorder);
 }
 
-/* Losses of the card that no packet has named, of all queues of the stream whose first source it is. */
-static uint64_t unnamed_no_buffer(const struct recorder *recorder, unsigned first)
+/* Name the losses that no packet has named, of all queues of the stream whose first source it is. */
+static void name_no_buffer(struct recorder *recorder, unsigned first, const struct source_end *end)
 {
-	uint64_t lost = recorder->accounts[first].rx.no_buffer, named = 0;
+	const struct ibvcap_rx_account *account = &recorder->accounts[first].rx;
+	uint64_t no_buffer = account->no_buffer, unjoined = account->unjoined;
 	unsigned i = first;
 
-	do
-		named += recorder->sources[i].losses.no_buffer;
-	while (++i < recorder->n_sources && recorder->sources[i].queue > 0);
-	return lost > named ? lost - named : 0;
+	do {
+		no_buffer -= u64_min(no_buffer, recorder->sources[i].losses.no_buffer);
+		unjoined -= u64_min(unjoined, recorder->sources[i].losses.unjoined);
+	} while (++i < recorder->n_sources && recorder->sources[i].queue > 0);
+	losses_at_end(&recorder->sources[first].losses, end, no_buffer, u64_min(unjoined, no_buffer));
 }
 
 void recorder_finish(struct recorder *recorder)
@@ -421,8 +423,10 @@ void recorder_finish(struct recorder *recorder)
 	end_behind_losses(recorder, ends);
 	make_accounts(recorder, ends, not_known_yet);
 	for (unsigned i = 0; i < recorder->n_sources; i++)
-		losses_at_end(&recorder->sources[i].losses, &ends[i],
-		              recorder->sources[i].queue ? 0 : unnamed_no_buffer(recorder, i));
+		if (recorder->sources[i].queue)
+			losses_at_end(&recorder->sources[i].losses, &ends[i], 0, 0);
+		else
+			name_no_buffer(recorder, i, &ends[i]);
 	SLIST_FOREACH (output, &recorder->outputs, entry)
 		output_end(recorder, output, ends);
 	output_end_settled(recorder, UINT64_MAX);

@@ -80,8 +80,8 @@ static const struct {
          "of lost: by the packets' own numbers they were sent, but did not come to the card's queue: the sender, the "
          "network or the port lost them",
          "look for port_discards above, for drops in the sender and in the switches on the way, and at 'ethtool -S'"},
-	{WHY_LOSS, "lost_in_card",
-         "of lost: came, but the card had no free row: they are among no_buffer of the stream", "see no_buffer above"},
+	{WHY_LOSS, "lost_in_card", "of lost: they came and got no row: they are among no_buffer of the stream",
+         "see no_buffer above"},
 	{WHY_LOSS, "lost_after_card", "of lost: this consumer skipped them: they are among skipped",
          "see skipped above"},
 	{WHY_LOSS, "lost_in_absence",

@@ -22,6 +22,7 @@ static struct ibvcap_settled_losses settled_losses(const struct ledger_losses *l
 		.most = most,
 		.outages = losses->outages,
 		.ambiguous = losses->ambiguous,
+		.unjoined = losses->unjoined,
 	};
 }
 
@@ -149,16 +150,19 @@ int ibvcap_moment_add_queue(struct ibvcap_rx_moment *stream, const struct ibvcap
 		u64_max(stream->interface_uncounted_after, queue->interface_uncounted_after);
 	stream->interface_quiet_ns = u64_min(stream->interface_quiet_ns, queue->interface_quiet_ns);
 	stream->past.least = u64_max(stream->past.least, queue->past.least);
+	stream->past.unjoined = u64_max(stream->past.unjoined, queue->past.unjoined);
 	stream->past.outages = u64_max(stream->past.outages, queue->past.outages);
 	/* The losses before all boundaries are those that the oldest of the entries counts. */
 	stream->before.marks += queue->before.marks;
 	stream->before.ambiguous += queue->before.ambiguous;
 	stream->before.least = u64_min(stream->before.least, queue->before.least);
+	stream->before.unjoined = u64_min(stream->before.unjoined, queue->before.unjoined);
 	stream->before.outages = u64_min(stream->before.outages, queue->before.outages);
 	/* Each queue's bounds are those of the stream, and each holds at the moment. */
 	stream->after.marks += queue->after.marks;
 	stream->after.ambiguous += queue->after.ambiguous;
 	stream->after.least = u64_max(stream->after.least, queue->after.least);
+	stream->after.unjoined = u64_max(stream->after.unjoined, queue->after.unjoined);
 	stream->after.most = u64_min(stream->after.most, queue->after.most);
 	stream->after.outages = u64_max(stream->after.outages, queue->after.outages);
 	return 0;
@@ -424,6 +428,9 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 	bound_card_losses(&known, from, until);
 	known.no_buffer = difference(until->past.least + until->after.least, from->past.least + from->after.least);
 	known.no_buffer = u64_max(u64_min(known.no_buffer, known.no_buffer_most), known.no_buffer_least);
+	known.unjoined =
+		difference(until->past.unjoined + until->after.unjoined, from->past.unjoined + from->after.unjoined);
+	known.unjoined = u64_min(known.unjoined, known.no_buffer);
 	if (!is_known(until))
 		known.unknown |= IBVCAP_UNKNOWN_UNSETTLED;
 	/* While the daemon is away the bounds are open because nobody counts, not because the card lost packets. */
@@ -469,7 +476,7 @@ static const struct unknown_text {
          "the network interface was down, renamed or gone: packets of that time are not counted"},
 	{IBVCAP_UNKNOWN_UNSETTLED, "unsettled", "the daemon (ibvcapd) did not settle its count of losses in time"},
 	{IBVCAP_UNKNOWN_EDGE, "edge",
-         "the network card lost packets at about the time of the beginning or the end; whether before or after it, "
+         "packets came and got no row at about the time of the beginning or the end; whether before or after it, "
          "is not known"},
 	{IBVCAP_UNKNOWN_QUEUES, "queues",
          "the stream had other queues than those that were read, or packets of a queue came too late"},
@@ -480,7 +487,8 @@ static const struct unknown_text {
 	{IBVCAP_UNKNOWN_NO_PACKETS, "no_packets",
          "no packet came, so nothing shows that the stream gets what is sent: see 'ibvcap why' with its name"},
 	{IBVCAP_UNKNOWN_FRAGMENTS, "fragments",
-         "IP fragments came again or do not fit together: whether a datagram is lost, is not known"},
+         "IP fragments came again, came without the first one, or do not fit together: whether a datagram "
+         "of the stream is lost, is not known"},
 	{0, NULL, NULL},
 };
 

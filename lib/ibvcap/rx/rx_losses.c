@@ -20,22 +20,23 @@ static uint64_t last_reading_of(const struct ibvcap_ledger *ledger, uint64_t cou
 }
 
 /* Losses of entries that are overwritten: they may be older than a reader whose first row is older than all entries. */
-static uint64_t losses_forgotten(const struct ibvcap_ledger *ledger)
+static struct ledger_losses losses_forgotten(const struct ibvcap_ledger *ledger)
 {
 	uint64_t n = ledger_n_entries(ledger);
 	struct ledger_entry oldest;
 
 	return n > IBVCAP_LEDGER_ENTRIES && ledger_load(ledger, n - IBVCAP_LEDGER_ENTRIES, &oldest)
-	               ? oldest.before.no_buffer
-	               : 0;
+	               ? oldest.before
+	               : (struct ledger_losses){0};
 }
 
-static void begin_epoch(struct ibvcap_rx_losses *losses, uint64_t epoch, uint64_t opened)
+static void begin_epoch(struct ibvcap_rx_losses *losses, uint64_t epoch, struct ledger_losses opened)
 {
 	losses->before = losses->after;
 	losses->before_ns = losses->after_ns;
 	/* Losses of the stream before this reader's first batch are not the reader's. */
-	losses->known = losses->counted = losses->epoch ? 0 : opened;
+	losses->known = losses->counted = losses->epoch ? 0 : opened.no_buffer;
+	losses->counted_unjoined = losses->epoch ? 0 : opened.unjoined;
 	losses->epoch_before = losses->epoch;
 	losses->epoch = epoch;
 }
@@ -46,7 +47,7 @@ int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batc
 	const struct rx_queue *queue = rx_giver(rx, batch);
 	const struct ibvcap_ledger *ledger;
 	struct ledger_entry newest, found;
-	uint64_t opened = 0;
+	struct ledger_losses opened = {0};
 	int r = sized_struct_check(losses, sizeof(*losses), "ibvcap_rx_losses");
 
 	if (r < 0)
@@ -54,7 +55,7 @@ int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batc
 	if (!queue || rx_lease_slot(batch) >= queue->lease_blocks || queue->leases[rx_lease_slot(batch)].n_batches == 0)
 		return rx_refuse_batch(rx->shared.stream);
 	ledger = &queue->ring->ledger;
-	losses->before = 0;
+	losses->before = losses->unjoined = 0;
 	losses->since_ns = losses->counted_ns;
 	if (queue->info.epoch == losses->epoch_before) /* of a queue that is behind the others */
 		return 0;
@@ -66,17 +67,19 @@ int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batc
 		return 0;
 	}
 	if (ledger_before_row(ledger, batch->sequence, &found))
-		opened = found.before.no_buffer;
+		opened = found.before;
 	else if (!losses->epoch)
 		opened = losses_forgotten(ledger);
 	if (queue->info.epoch != losses->epoch)
 		begin_epoch(losses, queue->info.epoch, opened);
 	else
 		losses->since_ns = u64_max(losses->since_ns, last_reading_of(ledger, losses->counted));
-	if (opened > losses->counted) {
-		losses->before += opened - losses->counted;
+	if (opened.no_buffer > losses->counted) {
+		losses->before += opened.no_buffer - losses->counted;
 		losses->before_ns = found.read_utc_ns;
-		losses->counted = opened;
+		losses->unjoined = u64_min(losses->before, opened.unjoined - losses->counted_unjoined);
+		losses->counted = opened.no_buffer;
+		losses->counted_unjoined = opened.unjoined;
 	}
 	losses->counted_ns = u64_max(losses->counted_ns, last_reading_of(ledger, losses->counted));
 	if (newest.after.no_buffer >= losses->known) {

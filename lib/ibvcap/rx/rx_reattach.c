@@ -168,6 +168,7 @@ static void rx_take_over(struct rx_queue *queue, struct rx_queue *new)
 	*queue = *new;
 	free(new);
 	reattach->past.least += reattach->last.after.no_buffer;
+	reattach->past.unjoined += reattach->last.after.unjoined;
 	reattach->past.outages += (reattach->last.after.outages + 1) / 2 * 2;
 	reattach->last = (struct ledger_entry){0};
 }

@@ -177,7 +177,7 @@ def test_each_file_tells_of_what_the_card_lost(daemon, wire, record, tmp):
         code, said, err = recorder.finish(signal.SIGTERM)
         assert code == NOT_COMPLETE and said["sources"][0]["no_buffer"] == lost > 0, err
     for file in (tmp / "all.pcapng", *tmp.glob("a_lidar-*.pcapng")):
-        assert f"; not published for lack of room: no_buffer {lost};" in comments(file), file
+        assert f"; not published: no_buffer {lost};" in comments(file), file
         verdict, = json.loads(run(IBVCAP, "info", "--json", file, code=1))
         assert not verdict["complete"], verdict
     assert any("(no_buffer)" in comment for _, _, comment in gaps(tmp / "all.pcapng"))

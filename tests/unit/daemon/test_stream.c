@@ -522,16 +522,15 @@ Test(losses, the_log_has_the_beginning_and_the_end_of_each)
 
 	stream.config = &config;
 	cr_expect(strcmp(told(&stream, 0, 1), "") == 0);
-	cr_expect(strstr(told(&stream, 5, 2), "stream 'lidar': packets are being lost: 5 packets found no free slot "
+	cr_expect(strstr(told(&stream, 5, 2), "stream 'lidar': packets are being lost: 5 packets got no row "
 	                                      "(no_buffer, 5 in all)") != NULL);
 	for (uint64_t at_s = 3; at_s < 13; at_s++)
 		cr_expect(strcmp(told(&stream, 5 + at_s, at_s), "") == 0, "it goes on, and is one loss");
 	for (uint64_t at_s = 13; at_s < 22; at_s++)
 		cr_expect(strcmp(told(&stream, 17, at_s), "") == 0, "it may go on");
 	cr_expect(strstr(told(&stream, 17, 22), "stream 'lidar': no packet was lost for 10 s; in the 11 s before: 17 "
-	                                        "packets found no free slot (no_buffer, 17 in all)") != NULL);
+	                                        "packets got no row (no_buffer, 17 in all)") != NULL);
 	cr_expect(strcmp(told(&stream, 17, 60), "") == 0);
-	cr_expect(strstr(told(&stream, 18, 61),
-	                 "packets are being lost: 1 packets found no free slot (no_buffer, 18 in "
-	                 "all)") != NULL);
+	cr_expect(strstr(told(&stream, 18, 61), "packets are being lost: 1 packets got no row (no_buffer, 18 in "
+	                                        "all)") != NULL);
 }

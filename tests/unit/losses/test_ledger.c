@@ -53,7 +53,7 @@ static void renew_newest(void)
 	newest->matched += up_to(1);
 	by = *newest;
 	by.number = by.head = by.read_utc_ns = 4711;
-	by.before = by.after = (struct ledger_losses){1, 2, 3, 4};
+	by.before = by.after = (struct ledger_losses){1, 2, 3, 4, 5};
 	ledger_renew(&ledger, &by);
 }
 

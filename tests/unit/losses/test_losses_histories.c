@@ -126,6 +126,7 @@ static struct losses_counts counts_of(uint32_t i)
 		.ambiguous = device->ambiguous,
 		.n_maybe = !counts_drops && device->was_full,
 		.dropped = history.dropped_read[i] + device->given_up,
+		.unjoined = device->given_up,
 		.decided_ns = device->n_held ? device->held[0].came_ns - 1 : UINT64_MAX,
 		.took_all = device->took_all,
 		.is_empty = device->was_empty,
@@ -348,6 +349,18 @@ static void expect_no_lie(unsigned seed)
 	}
 }
 
+/* At the end all are settled, and the newest entry has each of them. */
+static void expect_all_unjoined(unsigned seed)
+{
+	const struct ledger_entry *newest = &history.losses.entry.of_stream;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < history.kind.n_queues; i++)
+		n += history.devices[i].given_up;
+	if (newest->after.unjoined != n || newest->before.unjoined > n)
+		cr_fail("seed %u: %lu datagrams were given up, said %lu", seed, n, newest->after.unjoined);
+}
+
 /* ---- histories ----------------------------------------------------------------------------------- */
 
 static void step(void)
@@ -422,6 +435,7 @@ static void check_histories(struct kind kind)
 			step();
 		drain();
 		expect_no_lie(seed);
+		expect_all_unjoined(seed);
 	}
 	/* A ledger that knows nothing would not lie either. */
 	cr_expect(history.n_said_free > history.n_free / (kind.joins ? 50 : 4),

@@ -146,7 +146,7 @@ static void expect_row(const struct queue *queue, const struct datagram_frame *w
 
 static uint64_t n_counted(const struct datagram_counts *counts)
 {
-	return counts->held + counts->joined + counts->ambiguous + counts->missing + counts->refused + counts->whole;
+	return counts->held + counts->joined + counts->ambiguous + counts->lost + counts->refused + counts->whole;
 }
 
 static void receive(const struct piece_of_datagram *piece)
@@ -192,7 +192,7 @@ static void check_history(const struct kind *kind, unsigned seed)
 	cr_assert(eq(u64, counts->held, 0));
 	cr_assert(eq(u64, n_counted(counts), n_fragments));
 	cr_assert(eq(u64, counts->whole, history.n_rows));
-	if (counts->ambiguous + counts->missing + counts->refused == 0)
+	if (counts->ambiguous + counts->lost + counts->refused == 0)
 		cr_assert(eq(u32, history.n_rows, history.n_first), "seed %u: no loss is named, and a row lacks", seed);
 	datagrams_free(history.datagrams);
 }

@@ -63,13 +63,13 @@ static void expect_ambiguous(uint64_t n)
 	cr_expect_eq(counted, n, "ambiguous %lu", counted);
 }
 
-static void expect_counts(uint64_t held, uint64_t joined, uint64_t missing, uint64_t refused)
+static void expect_counts(uint64_t held, uint64_t joined, uint64_t lost, uint64_t refused)
 {
 	const struct datagram_counts *counts = datagrams_counts(datagrams);
 
 	cr_expect_eq(counts->held, held, "held %lu", counts->held);
 	cr_expect_eq(counts->joined, joined, "joined %lu", counts->joined);
-	cr_expect_eq(counts->missing, missing, "missing %lu", counts->missing);
+	cr_expect_eq(counts->lost, lost, "lost %lu", counts->lost);
 	cr_expect_eq(counts->refused, refused, "refused %lu", counts->refused);
 }
 
@@ -195,12 +195,47 @@ Test(datagrams, a_fragment_equal_to_one_before_is_ambiguous)
 Test(datagrams, a_fragment_that_differs_from_those_before_is_a_loss)
 {
 	cr_expect(!add_half(PORT, 0, 0) && add_half(PORT, 1, 0));
-	cr_expect(!add_half(PORT, 1, 1));
+	cr_expect(!add_half(PORT, 0, 1));
 	datagrams_give_up(datagrams);
 	expect_counts(0, 1, 1, 0);
 	cr_expect(!add_half(PORT, 0, 0) && !add_half(PORT, 0, 1) && add_half(PORT, 1, 0), "the first one stays");
 	expect_counts(0, 2, 1, 1);
 	expect_ambiguous(0);
+}
+
+/* Only the first fragment has the port. */
+Test(datagrams, one_that_lacks_its_first_fragment_is_ambiguous)
+{
+	cr_expect(!add_third(5, 1, 1) && !add_third(5, 2, 1));
+	datagrams_give_up(datagrams);
+	expect_counts(0, 0, 0, 0);
+	expect_ambiguous(2);
+	cr_expect_eq(datagrams_counts(datagrams)->incomplete, 1);
+}
+
+Test(datagrams, one_that_lacks_a_later_fragment_is_one_loss)
+{
+	cr_expect(!add_third(5, 0, 1) && !add_third(5, 2, 1));
+	datagrams_give_up(datagrams);
+	expect_counts(0, 1, 1, 0);
+	expect_ambiguous(0);
+	cr_expect_eq(datagrams_counts(datagrams)->incomplete, 1);
+}
+
+Test(datagrams, one_whose_fragments_overlap_is_one_loss)
+{
+	struct piece_of_datagram longer = {.source = 1,
+	                                   .id = 5,
+	                                   .port = PORT,
+	                                   .offset = 1480,
+	                                   .n_bytes = 2000,
+	                                   .total = 4000,
+	                                   .more_fragments = true};
+
+	cr_expect(!add_third(5, 0, 1) && !add_third(5, 1, 1));
+	cr_expect(!add(&longer));
+	datagrams_give_up(datagrams);
+	expect_counts(0, 2, 0, 1);
 }
 
 /* Its later fragments may be of a datagram to a port of the stream. */

@@ -71,14 +71,28 @@ static void take_one(void)
 	cr_assert(eq(u64, queue->use.taken, taken + 1));
 }
 
+static void want_port(void)
+{
+	static uint64_t ports[REASSEMBLY_N_PORTS / 64];
+
+	ports[PORT / 64] = UINT64_C(1) << PORT % 64;
+	reassembly_set_ports(reassembly, ports);
+}
+
 Test(reassembly, fragments_are_given_up_while_frames_come_without_a_pause)
 {
-	static const struct piece_of_datagram last_of_five = {.source = 1, .id = 5, .offset = 1480, .n_bytes = 100},
+	static const struct piece_of_datagram first_of_five = {.source = 1,
+	                                                       .id = 5,
+	                                                       .port = PORT,
+	                                                       .n_bytes = 1480,
+	                                                       .total = 1580,
+	                                                       .more_fragments = true},
 					      to_other_port = {
 						      .source = 2, .id = 6, .port = 9, .n_bytes = 100, .total = 100};
 	const struct timespec timeout = {.tv_nsec = DATAGRAM_TIMEOUT_NS + 20000000};
 
-	arrive(&last_of_five);
+	want_port();
+	arrive(&first_of_five);
 	for (unsigned i = 0; i < SLOTS; i++) {
 		arrive(&to_other_port);
 		take_one();
@@ -98,11 +112,9 @@ Test(reassembly, frames_show_in_what_the_queue_holds_and_joins)
 	static const struct piece_of_datagram
 		first = {.source = 1, .id = 1, .port = PORT, .n_bytes = 40, .total = 56, .more_fragments = true},
 		last = {.source = 1, .id = 1, .port = PORT, .offset = 40, .n_bytes = 16, .total = 56};
-	static uint64_t ports[REASSEMBLY_N_PORTS / 64];
 	struct backend_event events[2];
 
-	ports[PORT / 64] = UINT64_C(1) << PORT % 64;
-	reassembly_set_ports(reassembly, ports);
+	want_port();
 	cr_assert(eq(u64, queue->use.posted, SLOTS));
 	arrive(&first);
 	take_one();
@@ -122,9 +134,11 @@ Test(reassembly, frames_show_in_what_the_queue_holds_and_joins)
 
 Test(reassembly, fragments_are_lost_when_no_packet_comes_any_more)
 {
-	static const struct piece_of_datagram last_of_five = {.source = 1, .id = 5, .offset = 1480, .n_bytes = 100};
+	static const struct piece_of_datagram first_of_five = {
+		.source = 1, .id = 5, .port = PORT, .n_bytes = 1480, .total = 1580, .more_fragments = true};
 
-	arrive(&last_of_five);
+	want_port();
+	arrive(&first_of_five);
 	take_one();
 	queue->ops->give_up(queue);
 	cr_expect(eq(u64, queue->use.held, 0));

@@ -33,6 +33,7 @@ static const struct recording_account full = {.recording = 0xfedcba9876543210,
                                               .rx.no_buffer = 311,
                                               .rx.no_buffer_least = 310,
                                               .rx.no_buffer_most = 312,
+                                              .rx.unjoined = 309,
                                               .rx.restarts = 313,
                                               .rx.failures = 314,
                                               .rx.outages = 315,
@@ -96,7 +97,7 @@ Test(account_json, the_text_is_the_documented_one)
 		"buffer\":311,\"no_"
 		"buffer_least\":"
 		"310,"
-		"\"no_buffer_most\":312,\"restarts\":313,\"failures\":314,\"outages\":315,"
+		"\"no_buffer_most\":312,\"unjoined\":309,\"restarts\":313,\"failures\":314,\"outages\":315,"
 		"\"outage_from_ns\":1795334400000000007,\"outage_until_ns\":1795334400000000008,"
 		"\"interface_lost\":317,\"interface_from_ns\":1795334400000000009,"
 		"\"interface_until_ns\":1795334400000000010,\"interface_quiet_ns\":1795334400000000011,"
@@ -129,11 +130,11 @@ Test(account_json, each_member_must_be_there_but_flow_and_last_and_a_count_that_
 	const char *key;
 	json_t *value;
 
-	json_object_foreach(json, key, value)
-		cr_expect_eq(is_read_with(key, NULL),
-	                     !strcmp(key, "flow") || !strcmp(key, "last") || !strcmp(key, "pieces") ||
-	                             !strcmp(key, "malformed") || !strncmp(key, "interface_", strlen("interface_")),
-	                     "%s", key);
+	json_object_foreach(json, key, value) cr_expect_eq(
+		is_read_with(key, NULL),
+		!strcmp(key, "flow") || !strcmp(key, "last") || !strcmp(key, "pieces") || !strcmp(key, "malformed") ||
+			!strcmp(key, "unjoined") || !strncmp(key, "interface_", strlen("interface_")),
+		"%s", key);
 	json_decref(json);
 }
 

@@ -251,15 +251,17 @@ Test(record_account, a_sum_is_printed_term_by_term)
 
 	record_print_sum(text, sizeof(text), &account);
 	cr_expect_str_eq(text, "published 26 = written 1 + unwritten 3 + errored 4 + skipped 5 + disk_wait 6 + lag 7; "
-	                       "not published for lack of room: no_buffer 8; restarts 9");
+	                       "not published: no_buffer 8; restarts 9");
 	account.sum.other_files = 2;
 	record_sum_add(&account.sum, &account.sum);
 	record_print_sum(text, sizeof(text), &account);
 	cr_expect_str_eq(text, "published 56 = written 2 + other_files 4 + unwritten 6 + errored 8 + skipped 10 + "
-	                       "disk_wait 12 + lag 14; not published for lack of room: no_buffer 8; restarts 9");
+	                       "disk_wait 12 + lag 14; not published: no_buffer 8; restarts 9");
 	account.sum.filtered = 11;
+	account.rx.unjoined = 3;
 	record_print_sum(text, sizeof(text), &account);
 	cr_expect(strstr(text, " + other_files 4 + filtered 11 + unwritten 6") != NULL, "%s", text);
+	cr_expect(strstr(text, "no_buffer 8, unjoined 3 of these; restarts 9") != NULL, "%s", text);
 }
 
 /* ---- blocks -------------------------------------------------------------------------------------- */
@@ -379,9 +381,9 @@ Test(record_account, the_end_says_what_became_of_all_packets)
 	expect_text(&block.section.comment,
 	            "the recording ended because the file could not be written: No space left on device. Incomplete: "
 	            "27 packets are missing.\ns: published 36 = written 1 + other_files 2 + unwritten 3 + errored 4 + "
-	            "skipped 5 + disk_wait 6 + lag 15; not published for lack of room: no_buffer 9; restarts 0\nt: "
+	            "skipped 5 + disk_wait 6 + lag 15; not published: no_buffer 9; restarts 0\nt: "
 	            "published 100 = written "
-	            "100 + unwritten 0 + errored 0 + skipped 0 + disk_wait 0 + lag 0; not published for lack of room: "
+	            "100 + unwritten 0 + errored 0 + skipped 0 + disk_wait 0 + lag 0; not published: "
 	            "no_buffer 0; "
 	            "restarts 0\nAfter the last packet: a note");
 	cr_expect_eq(recording_next(&recording, &block), 0);

@@ -268,7 +268,7 @@ Test(record_source, the_end_of_a_handle)
 	found = losses_find_end(sources[0].rx, 0);
 	cr_expect(found.is_disconnected && found.has_failed && found.lag == 10);
 	losses_skipped_at_end(&losses, &found, 0);
-	losses_at_end(&losses, &found, 0);
+	losses_at_end(&losses, &found, 0, 0);
 	cr_expect(strstr(losses.before.text, "4 packets lost (skipped)"), "%s", losses.before.text);
 	cr_expect(strstr(losses.before.text,
 	                 "; the card's queue had failed when the recording ended: how many packets were "
@@ -278,7 +278,7 @@ Test(record_source, the_end_of_a_handle)
 	found.has_failed = false;
 	found.is_removed = true;
 	losses_skipped_at_end(&losses, &found, 0);
-	losses_at_end(&losses, &found, 2);
+	losses_at_end(&losses, &found, 2, 0);
 	cr_expect_not(strstr(losses.before.text, "skipped"), "%s", losses.before.text);
 	cr_expect(strstr(losses.before.text, "2 packets lost (no_buffer)"), "%s", losses.before.text);
 	cr_expect(strstr(losses.before.text, "; the administrator removed the stream"), "%s", losses.before.text);
@@ -290,7 +290,7 @@ Test(record_source, the_end_of_a_handle)
 	losses = (struct losses){0};
 	found = (struct source_end){0};
 	losses_skipped_at_end(&losses, &found, 0);
-	losses_at_end(&losses, &found, 0);
+	losses_at_end(&losses, &found, 0, 0);
 	cr_expect_str_eq(losses.before.text, "");
 }
 

@@ -80,7 +80,7 @@ const char *ibvcap_error_text(void);
  *
  *   gap of a batch; IBVCAP_PACKET_FLAG_GAP   this consumer was too slow            skipped; before it goes on, gone
  *   IBVCAP_RX_BATCH_FLAG_DEMOTED             a lossless consumer was too slow      it is lossy from now on: skipped
- *   ibvcap_rx_add_losses() returns 1         the card had no free row, for anyone  no_buffer of the stream
+ *   ibvcap_rx_add_losses() returns 1         it came and got no row, for anyone    no_buffer of the stream
  *   failed_queues of the info                a queue of the card failed            no_buffer; failures of the counts
  *   IBVCAP_RX_BATCH_FLAG_GAP_UNKNOWN         the daemon was restarted              nowhere; epochs of the counts
  *   IBVCAP_RX_BATCH_FLAG_TAKEN_OVER          a member of the group left its queue  abandoned of the counts
@@ -227,7 +227,7 @@ struct ibvcap_rx_counts {
 };
 
 /**
- * Packets of one stream that the card dropped because no row was free, for all consumers: from the first batch that
+ * Packets of one stream that came and got no row (its counter no_buffer), for all consumers: from the first batch that
  * ibvcap_rx_add_losses() was given, on, over all epochs. Begin with IBVCAP_INIT. One serves all handles that read the
  * stream, since each queue shows the losses of the whole stream.
  */
@@ -246,6 +246,8 @@ struct ibvcap_rx_losses {
 	uint64_t counted_ns;
 	/* For all again: when the daemon had last read from the card without these `before`. */
 	uint64_t since_ns;
+	uint64_t unjoined; /* of before: datagrams of which a fragment did not come, or does not fit to the others */
+	uint64_t counted_unjoined; /* for ibvcap_rx_add_losses() only */
 };
 
 /**
@@ -372,14 +374,14 @@ enum ibvcap_unknown {
 	IBVCAP_UNKNOWN_FAILED = 1 << 2,    /* a queue of the device had failed */
 	IBVCAP_UNKNOWN_OUTAGE = 1 << 3,    /* the interface was down, renamed or gone */
 	IBVCAP_UNKNOWN_UNSETTLED = 1 << 4, /* the moment at the end is not settled */
-	IBVCAP_UNKNOWN_EDGE = 1 << 5,      /* the card lost packets near an end of the interval, inside or outside */
+	IBVCAP_UNKNOWN_EDGE = 1 << 5,      /* packets got no row near an end of the interval, inside or outside */
 	IBVCAP_UNKNOWN_QUEUES = 1 << 6,    /* the stream had queues that were not read */
 	IBVCAP_UNKNOWN_REMOVED = 1 << 7,   /* the administrator removed the stream */
 	IBVCAP_UNKNOWN_ABANDONED = 1 << 8, /* a member of the group left with packets that it had acquired */
 	IBVCAP_UNKNOWN_INTERFACE = 1 << 9, /* packets, of this stream or others, were lost before the flow rules */
 	/* No packet has come since the handle was opened, so nothing shows that packets of the stream can come. */
 	IBVCAP_UNKNOWN_NO_PACKETS = 1 << 10,
-	IBVCAP_UNKNOWN_FRAGMENTS = 1 << 11, /* IP fragments came again, or do not fit together */
+	IBVCAP_UNKNOWN_FRAGMENTS = 1 << 11, /* IP fragments came again, without the first one, or do not fit */
 };
 
 /* What a queue lost in an epoch until some moment: see struct ibvcap_ledger in layout.h. */
@@ -389,6 +391,7 @@ struct ibvcap_settled_losses {
 	uint64_t most;
 	uint64_t outages;
 	uint64_t ambiguous;
+	uint64_t unjoined;
 };
 
 /** A moment between two packets of a handle. Begin with IBVCAP_INIT. The fields from state on are the library's. */
@@ -456,6 +459,11 @@ struct ibvcap_rx_account {
 	uint64_t interface_until_ns;
 	/* UTC: the first ones were counted after that time. 0: not known. See ibvcap_rx_settle_moment(). */
 	uint64_t interface_quiet_ns;
+	/*
+	 * Of no_buffer, with reassembly: datagrams of which a fragment did not come, or does not fit to the others. All
+	 * others of no_buffer found no free row, or ibvcap(1) has their reason.
+	 */
+	uint64_t unjoined;
 };
 
 /**
@@ -568,7 +576,7 @@ struct ibvcap_tracker_counts {
 	 * it; all are 0 if a packet takes several numbers, since the other counts are of packets.
 	 */
 	uint64_t lost_after_card;  /* by this consumer, which skipped them */
-	uint64_t lost_in_card;     /* no row was free: no_buffer of the stream since the tracker's first block */
+	uint64_t lost_in_card;     /* came and got no row: no_buffer of the stream since the tracker's first block */
 	uint64_t lost_unread;      /* in packets that came, but whose number cannot be read */
 	uint64_t lost_before_card; /* in the sender, the network, or the port: the rest */
 	uint32_t n_sources;

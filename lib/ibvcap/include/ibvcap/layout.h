@@ -134,13 +134,13 @@ static_assert(sizeof(struct ibvcap_meta) == 16, "shared layout");
 
 #define IBVCAP_LEDGER_ENTRIES 256 /* the newest ones are kept */
 
-#define IBVCAP_LEDGER_WORDS 17
+#define IBVCAP_LEDGER_WORDS 19
 
 /* Words of struct ledger_entry (lib/losses/ledger.h). */
 struct ibvcap_ledger_entry {
 	IBVCAP_ATOMIC(uint64_t) version; /* odd: it is being written */
 	IBVCAP_ATOMIC(uint64_t) words[IBVCAP_LEDGER_WORDS];
-	uint64_t reserved[6];
+	uint64_t reserved[4];
 };
 static_assert(sizeof(struct ibvcap_ledger_entry) == 192, "shared layout");
 
@@ -250,12 +250,13 @@ enum ibvcap_rx_counter {
 	IBVCAP_RX_COUNTER_FRAGMENTS,           /* of irregular: IP fragments, each a part of a datagram */
 	IBVCAP_RX_COUNTER_FRAGMENT_LOST_BYTES, /* payload bytes of their datagrams that are not in their rows */
 	/*
-	 * With reassembly: packets without a row that are no loss: fragments of a datagram but for one, and what is
-	 * for ports of no flow. matched = published + no_buffer + errored + joined + ambiguous + in flight.
+	 * With reassembly: packets without a row that are no loss: fragments of a datagram but for one, which has its
+	 * row or is lost, and what is for ports of no flow. matched = published + no_buffer + errored + joined +
+	 * ambiguous + in flight.
 	 */
 	IBVCAP_RX_COUNTER_JOINED,
 	IBVCAP_RX_COUNTER_REASSEMBLED,          /* of published: datagrams that came in fragments */
-	IBVCAP_RX_COUNTER_INCOMPLETE_DATAGRAMS, /* given up, since a fragment did not come; the others are no_buffer */
+	IBVCAP_RX_COUNTER_INCOMPLETE_DATAGRAMS, /* given up, since a fragment did not come */
 	IBVCAP_RX_COUNTER_INCOMPLETE_BYTES,     /* of their UDP datagrams that had come */
 	IBVCAP_RX_COUNTER_AMBIGUOUS,            /* fragments: repeats, or of datagrams that are lost */
 	IBVCAP_RX_COUNTER_MALFORMED,            /* of published: the lengths in the headers are wrong */
