@@ -39,7 +39,7 @@ struct py_recording {
 	uint64_t n_lost;            /* of capture.n_lost: those before the packets that were read */
 	uint64_t n_packets;
 	uint64_t n_other_port;
-	uint64_t n_left_out[DATAGRAM_MALFORMED + 1];
+	uint64_t n_left_out[DATAGRAM_VERDICT_N];
 };
 
 static struct py_recording *recording_of(PyObject *object)
@@ -106,7 +106,7 @@ static void recording_dealloc(PyObject *object)
 static bool is_wanted_datagram(struct py_recording *recording, enum datagram_verdict verdict,
                                const struct datagram *datagram)
 {
-	if (!datagram->payload) {
+	if (!datagram->payload || verdict == DATAGRAM_FRAGMENT) {
 		recording->n_left_out[verdict]++;
 		return false;
 	}
@@ -290,11 +290,12 @@ static PyObject *recording_counts(PyObject *object, void *closure)
 	const struct py_recording *recording = recording_of(object);
 	const uint64_t *n = recording->n_left_out;
 
-	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "packets", (unsigned long long)recording->n_packets,
+	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "packets", (unsigned long long)recording->n_packets,
 	                     "other_port", (unsigned long long)recording->n_other_port, "not_udp",
 	                     (unsigned long long)n[DATAGRAM_NOT_UDP], "fragments",
 	                     (unsigned long long)n[DATAGRAM_FRAGMENT], "cut", (unsigned long long)n[DATAGRAM_CUT],
-	                     "malformed", (unsigned long long)n[DATAGRAM_MALFORMED], "lost",
+	                     "malformed", (unsigned long long)n[DATAGRAM_MALFORMED], "unknown_link",
+	                     (unsigned long long)n[DATAGRAM_UNKNOWN_LINK], "lost",
 	                     (unsigned long long)capture_lost(&recording->capture));
 }
 
@@ -315,7 +316,8 @@ static PyMethodDef recording_methods[] = {
 static PyGetSetDef recording_getters[] = {
 	{"counts", recording_counts, NULL,
          "Packets so far, as a dict. packets: in batches; lost: missing, as the file says; the rest was left out: "
-         "to another\nport, not UDP, fragments of datagrams, cut off within the headers, or malformed.",
+         "to another\nport, not UDP, fragments of datagrams, cut off within the headers, malformed, or of a\nlink type "
+         "that is not known.",
          NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };

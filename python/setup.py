@@ -19,7 +19,7 @@ PACKED = (HERE / "python").is_dir()  # this is a source package, not the tree
 TREE = HERE if PACKED else HERE.parent
 ROOMS = ("python", "lib/base", "lib/status", "lib/frame", "lib/json", "lib/recording", "lib/view")
 PAGE = "doc/python.md"
-LIBRARIES = ["libibvcap", "libpcap", "jansson", "libzstd"]
+LIBRARIES = ["libibvcap", "libpcap", "jansson", "libzstd", "zlib", "liblz4"]
 
 
 def files_of(*patterns):

@@ -6,61 +6,31 @@
 #ifndef LIB_RECORDING_CAPTURE_H
 #define LIB_RECORDING_CAPTURE_H
 
+#include "lib/recording/datagram.h"
 #include "lib/recording/raw_recording.h"
 #include "lib/recording/recording.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The first header of a frame. */
-enum datagram_link {
-	DATAGRAM_LINK_ETHERNET, /* with or without VLAN tags */
-	DATAGRAM_LINK_IP,       /* no link header: IPv4 or IPv6 */
-	DATAGRAM_LINK_SLL,      /* the Linux cooked header, as in `tcpdump -i any` */
-	DATAGRAM_LINK_SLL2,
-	DATAGRAM_LINK_PAYLOAD,  /* no headers: a UDP payload, whose port is not known */
-	DATAGRAM_LINK_FRAGMENT, /* the same, of a part of a payload */
-};
-
-enum datagram_verdict {
-	DATAGRAM_WHOLE,
-	DATAGRAM_NOT_UDP,
-	DATAGRAM_FRAGMENT,  /* an IP fragment, also the first one: the payload is spread over several frames */
-	DATAGRAM_CUT,       /* the capture has only a part of the frame */
-	DATAGRAM_MALFORMED, /* lengths that contradict each other */
-};
-
-struct datagram {
-	const uint8_t *payload; /* in the frame */
-	uint32_t bytes;
-	uint32_t whole_bytes; /* more, if the capture has only a part of the payload */
-	uint16_t destination_port;
-	uint32_t ip_at; /* where the IP header is in the frame */
-};
-
-/**
- * Look into a frame of wire_bytes, of which the capture has the first captured bytes. *datagram is set only if the
- * result is DATAGRAM_WHOLE, or DATAGRAM_CUT and the capture has all headers, or DATAGRAM_FRAGMENT and it is the first
- * one.
- */
-enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *frame, uint32_t captured,
-                                    uint32_t wire_bytes, struct datagram *datagram);
-
 #define CAPTURE_TEXT_BYTES 400
+
+struct capture_interface;
 
 struct capture {
 	const char *path;
-	const char *reader_command; /* that reads a capture from standard input, for what another program unpacks */
-	struct recording recording; /* a pcapng file, compressed by zstd or not */
+	struct recording recording; /* a pcapng or pcap file, compressed or not */
 	struct raw_recording *raw;  /* of `record --raw`; NULL: another file */
-	void *reader;               /* libpcap's, of any other file; NULL */
-	enum datagram_link *links;  /* one for each interface of the section; in libpcap's file: one */
-	uint32_t n_links;
-	bool is_pipe;       /* its data comes at any time, and can be read only once */
-	uint64_t n_packets; /* read so far */
-	uint64_t n_gaps;    /* packets before which the file names losses */
-	uint64_t n_lost;    /* packets lost there */
-	uint64_t n_dropped; /* packets lost in all, by the statistics of its interfaces */
+	struct capture_interface *interfaces;
+	uint32_t n_interfaces; /* in the section */
+	bool is_pipe;          /* its data comes at any time, and can be read only once */
+	uint64_t n_packets;    /* read so far */
+	uint64_t n_untimed;    /* of these: without a time; they get that of the packet before */
+	uint64_t n_gaps;       /* packets before which the file names losses */
+	uint64_t n_lost;       /* packets lost there */
+	uint64_t n_dropped;    /* packets lost in all, by the statistics of its interfaces */
+	uint64_t last_ns;      /* the time of the last packet */
+	uint32_t unknown_link; /* the link type of the first packet whose link is not known */
 	char error[CAPTURE_TEXT_BYTES];
 };
 
@@ -73,8 +43,8 @@ struct capture_packet {
 };
 
 /**
- * Open a file. 0; EX_NOINPUT if it cannot be opened; EX_DATAERR if it is no capture or has an unknown link type. In
- * these cases capture->error says why.
+ * Open a file. reader_command: see recording_explain(). 0; EX_NOINPUT if it cannot be opened; EX_DATAERR if it is no
+ * capture. In these cases capture->error says why.
  */
 int capture_open(struct capture *capture, const char *path, const char *reader_command);
 
@@ -86,6 +56,9 @@ static inline uint64_t capture_lost(const struct capture *capture)
 {
 	return capture->n_dropped > capture->n_lost ? capture->n_dropped : capture->n_lost;
 }
+
+/** Blocks of the file that were passed over so far: PCAPNG_PASSED_N numbers. */
+const uint64_t *capture_passed(const struct capture *capture);
 
 /** Close it. A capture that was never opened has to be zero-initialised. */
 void capture_close(struct capture *capture);

@@ -2,6 +2,9 @@
 /* Compiles filters by libpcap, and runs them on packets in memory. */
 #include "lib/recording/packet_filter.h"
 
+#include "lib/recording/pcap_file.h"
+#include "lib/recording/pcapng.h"
+
 #include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,17 +15,23 @@ struct packet_filter {
 
 struct packet_filter *packet_filter_new(const char *text, char error[PACKET_FILTER_ERROR_BYTES])
 {
+	return packet_filter_new_of_link(text, PCAPNG_LINK_ETHERNET, error);
+}
+
+struct packet_filter *packet_filter_new_of_link(const char *text, uint16_t link_type,
+                                                char error[PACKET_FILTER_ERROR_BYTES])
+{
 	struct packet_filter *filter = calloc(1, sizeof(*filter));
-	pcap_t *ethernet = pcap_open_dead(DLT_EN10MB, 65535);
+	pcap_t *link = pcap_open_dead(pcap_file_dlt(link_type), 65535);
 
 	snprintf(error, PACKET_FILTER_ERROR_BYTES, "out of memory");
-	if (filter && ethernet && pcap_compile(ethernet, &filter->program, text, 1, PCAP_NETMASK_UNKNOWN) < 0) {
-		snprintf(error, PACKET_FILTER_ERROR_BYTES, "%s; see pcap-filter(7)", pcap_geterr(ethernet));
+	if (filter && link && pcap_compile(link, &filter->program, text, 1, PCAP_NETMASK_UNKNOWN) < 0) {
+		snprintf(error, PACKET_FILTER_ERROR_BYTES, "%s; see pcap-filter(7)", pcap_geterr(link));
 		free(filter);
 		filter = NULL;
 	}
-	if (ethernet)
-		pcap_close(ethernet);
+	if (link)
+		pcap_close(link);
 	return filter;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Filters in the language of tcpdump (pcap-filter(7)), for Ethernet frames. */
+/* Filters in the language of tcpdump (pcap-filter(7)). */
 #ifndef LIB_RECORDING_PACKET_FILTER_H
 #define LIB_RECORDING_PACKET_FILTER_H
 
@@ -10,8 +10,11 @@
 
 struct packet_filter;
 
-/** Compile a filter. NULL: the text has a fault, which error names. */
+/** Compile a filter for Ethernet frames. NULL: the text has a fault, which error names. */
 struct packet_filter *packet_filter_new(const char *text, char error[PACKET_FILTER_ERROR_BYTES]);
+/** The same for frames of another link type of a pcapng file. */
+struct packet_filter *packet_filter_new_of_link(const char *text, uint16_t link_type,
+                                                char error[PACKET_FILTER_ERROR_BYTES]);
 /** NULL is fine. */
 void packet_filter_free(struct packet_filter *filter);
 

@@ -21,8 +21,13 @@ enum pcapng_block_type {
 	PCAPNG_BLOCK_INTERFACE = 1,
 	PCAPNG_BLOCK_OLD_PACKET = 2,
 	PCAPNG_BLOCK_SIMPLE_PACKET = 3,
+	PCAPNG_BLOCK_NAMES = 4,
 	PCAPNG_BLOCK_STATISTICS = 5,
 	PCAPNG_BLOCK_PACKET = 6,
+	PCAPNG_BLOCK_JOURNAL = 9,
+	PCAPNG_BLOCK_SECRETS = 10,
+	PCAPNG_BLOCK_CUSTOM = 0xbad,
+	PCAPNG_BLOCK_CUSTOM_UNCOPIED = 0x40000bad, /* a program that changes the file has to leave it out */
 	PCAPNG_BLOCK_SECTION = 0x0a0d0d0a,
 };
 
@@ -48,6 +53,13 @@ struct pcapng_section {
 	struct pcapng_text comment;
 };
 
+/** Did ibvcap write the section, or the one that it was extracted from? Pure. */
+static inline bool pcapng_section_is_ours(const struct pcapng_section *section)
+{
+	return section->application.bytes > strlen("ibvcap ") &&
+	       !memcmp(section->application.at, "ibvcap ", strlen("ibvcap "));
+}
+
 struct pcapng_interface {
 	uint16_t link_type;
 	uint32_t snap_bytes; /* 0: no limit */
@@ -64,6 +76,7 @@ enum pcapng_packet_option {
 	PCAPNG_PACKET_HAS_ID = 1 << 0,
 	PCAPNG_PACKET_HAS_QUEUE = 1 << 1,
 	PCAPNG_PACKET_HAS_DROPS = 1 << 2,
+	PCAPNG_PACKET_NO_TIME = 1 << 3, /* of a reader: the file has none for it, or one that there is not */
 };
 
 struct pcapng_packet {

@@ -9,6 +9,8 @@
 #define RESOLUTION_BINARY  0x80u
 #define INTERFACE_FIXED    8u
 #define PACKET_FIXED       20u
+#define SIMPLE_FIXED       4u
+#define NO_DROP_COUNT      UINT16_MAX /* in an obsolete packet block */
 #define STATISTICS_FIXED   12u
 #define SECTION_FIXED      16u
 #define FILTER_TEXT_OFFSET 1u /* behind the byte that says what kind of filter it is */
@@ -47,14 +49,12 @@ static uint64_t decode_units(const uint8_t *at, bool is_swapped)
 static uint64_t decode_time(const struct pcapng_clock *clock, uint64_t units)
 {
 	unsigned exponent = clock->resolution & ~RESOLUTION_BINARY;
-	__int128 ns = units, per_second = 1;
+	unsigned base = clock->resolution & RESOLUTION_BINARY ? 2 : 10;
+	__int128 ns = (__int128)units * SECOND_NS, per_second = 1;
 
-	/* Finer than 2^-64 s or 10^-18 s: the units are not even seconds. */
-	if (exponent > (clock->resolution & RESOLUTION_BINARY ? 64 : 18))
-		return 0;
-	for (unsigned i = 0; i < exponent; i++)
-		per_second *= clock->resolution & RESOLUTION_BINARY ? 2 : 10;
-	ns = ns * SECOND_NS / per_second + (__int128)clock->offset_s * SECOND_NS;
+	for (unsigned i = 0; i < exponent && per_second <= ns; i++) /* so it never overflows */
+		per_second *= base;
+	ns = ns / per_second + (__int128)clock->offset_s * SECOND_NS;
 	if (ns < 0)
 		return 0;
 	return ns > UINT64_MAX ? UINT64_MAX : (uint64_t)ns;
@@ -182,7 +182,7 @@ bool decode_interface(const struct decode_body *body, struct pcapng_interface *i
 	if (body->bytes < at)
 		return false;
 	interface->link_type = decode_u16(body->at, body->is_swapped);
-	interface->snap_bytes = decode_u32(body->at + 4, body->is_swapped);
+	interface->snap_bytes = clock->snap_bytes = decode_u32(body->at + 4, body->is_swapped);
 	do {
 		if (!decode_option(body, &at, &option))
 			return false;
@@ -214,27 +214,76 @@ static void decode_packet_option(const struct decoded_option *option, struct pca
 	}
 }
 
-bool decode_packet(const struct decode_body *body, struct pcapng_packet *packet)
+/* The frame at this byte of the body, and the options behind it. Those of an obsolete packet have other numbers. */
+static bool decode_frame(const struct decode_body *body, size_t at, struct pcapng_packet *packet, bool is_enhanced)
 {
+	size_t padded = ((size_t)packet->frame_bytes[0] + 3) & ~(size_t)3;
 	struct decoded_option option;
-	size_t at = PACKET_FIXED, padded;
 
-	if (body->bytes < at)
-		return false;
-	packet->interface = decode_u32(body->at, body->is_swapped);
-	packet->frame_bytes[0] = decode_u32(body->at + 12, body->is_swapped);
-	packet->wire_bytes = decode_u32(body->at + 16, body->is_swapped);
 	packet->frame[0] = body->at + at;
-	padded = ((size_t)packet->frame_bytes[0] + 3) & ~(size_t)3;
-	if (packet->interface >= body->n_interfaces || padded > body->bytes - at)
+	if (padded > body->bytes - at)
 		return false;
-	packet->time_ns = decode_time(&body->clocks[packet->interface], decode_units(body->at + 4, body->is_swapped));
 	at += padded;
 	do {
 		if (!decode_option(body, &at, &option))
 			return false;
-		decode_packet_option(&option, packet);
+		if (is_enhanced || option.number == PCAPNG_OPTION_COMMENT)
+			decode_packet_option(&option, packet);
 	} while (option.number != PCAPNG_OPTION_END);
+	return true;
+}
+
+bool decode_packet(const struct decode_body *body, struct pcapng_packet *packet)
+{
+	if (body->bytes < PACKET_FIXED)
+		return false;
+	packet->interface = decode_u32(body->at, body->is_swapped);
+	if (packet->interface >= body->n_interfaces)
+		return true;
+	packet->time_ns = decode_time(&body->clocks[packet->interface], decode_units(body->at + 4, body->is_swapped));
+	packet->frame_bytes[0] = decode_u32(body->at + 12, body->is_swapped);
+	packet->wire_bytes = decode_u32(body->at + 16, body->is_swapped);
+	return decode_frame(body, PACKET_FIXED, packet, true);
+}
+
+bool decode_old_packet(const struct decode_body *body, struct pcapng_packet *packet)
+{
+	uint16_t drops;
+
+	if (body->bytes < PACKET_FIXED)
+		return false;
+	packet->interface = decode_u16(body->at, body->is_swapped);
+	if (packet->interface >= body->n_interfaces)
+		return true;
+	drops = decode_u16(body->at + 2, body->is_swapped);
+	if (drops != NO_DROP_COUNT) {
+		packet->options |= PCAPNG_PACKET_HAS_DROPS;
+		packet->drop_count = drops;
+	}
+	packet->time_ns = decode_time(&body->clocks[packet->interface], decode_units(body->at + 4, body->is_swapped));
+	packet->frame_bytes[0] = decode_u32(body->at + 12, body->is_swapped);
+	packet->wire_bytes = decode_u32(body->at + 16, body->is_swapped);
+	return decode_frame(body, PACKET_FIXED, packet, false);
+}
+
+/* Of the first interface. The file says how long the frame was, and not how much of it is there. */
+bool decode_simple_packet(const struct decode_body *body, struct pcapng_packet *packet)
+{
+	uint32_t captured, snap_bytes;
+
+	if (body->bytes < SIMPLE_FIXED)
+		return false;
+	packet->options = PCAPNG_PACKET_NO_TIME;
+	if (!body->n_interfaces)
+		return true;
+	snap_bytes = body->clocks[0].snap_bytes;
+	captured = packet->wire_bytes = decode_u32(body->at, body->is_swapped);
+	if (snap_bytes && captured > snap_bytes)
+		captured = snap_bytes;
+	if (captured > body->bytes - SIMPLE_FIXED)
+		captured = (uint32_t)(body->bytes - SIMPLE_FIXED);
+	packet->frame[0] = body->at + SIMPLE_FIXED;
+	packet->frame_bytes[0] = captured;
 	return true;
 }
 
@@ -251,7 +300,7 @@ bool decode_statistics(const struct decode_body *body, struct pcapng_statistics 
 		return false;
 	statistics->interface = decode_u32(body->at, body->is_swapped);
 	if (statistics->interface >= body->n_interfaces)
-		return false;
+		return true;
 	clock = &body->clocks[statistics->interface];
 	statistics->time_ns = decode_time(clock, decode_units(body->at + 4, body->is_swapped));
 	do {

@@ -22,10 +22,15 @@ static inline uint32_t decode_u32(const uint8_t *at, bool is_swapped)
 	return is_swapped ? __builtin_bswap32(value) : value;
 }
 
-/* False: the body is too short, or a length in it leads outside of it. The structs are zeroed before. */
+/*
+ * False: the body is too short, or a length in it leads outside of it. The structs are zeroed before. If the interface
+ * is none of the section, nothing but its number is set.
+ */
 bool decode_section(const struct decode_body *body, struct pcapng_section *section);
 bool decode_interface(const struct decode_body *body, struct pcapng_interface *interface, struct pcapng_clock *clock);
 bool decode_packet(const struct decode_body *body, struct pcapng_packet *packet);
+bool decode_old_packet(const struct decode_body *body, struct pcapng_packet *packet);
+bool decode_simple_packet(const struct decode_body *body, struct pcapng_packet *packet);
 bool decode_statistics(const struct decode_body *body, struct pcapng_statistics *statistics);
 
 #endif

@@ -123,6 +123,74 @@ static int add_interface(struct pcapng_reader *reader, const struct pcapng_clock
 	return 0;
 }
 
+/* ---- one block ------------------------------------------------------------------------------------- */
+
+const struct pcapng_passed_label pcapng_passed_labels[] = {
+	[PCAPNG_PASSED_NAMES] = {"names", "blocks of host names"},
+	[PCAPNG_PASSED_SECRETS] = {"secrets", "blocks of decryption secrets"},
+	[PCAPNG_PASSED_JOURNAL] = {"journal", "blocks of systemd's journal"},
+	[PCAPNG_PASSED_CUSTOM] = {"custom", "custom blocks"},
+	[PCAPNG_PASSED_UNKNOWN] = {"unknown", "blocks of types that are not known here"},
+	[PCAPNG_PASSED_PACKETS] = {"stray_packets", "packets of interfaces that the file does not describe"},
+	[PCAPNG_PASSED_STATISTICS] = {"stray_statistics", "statistics of interfaces that the file does not describe"},
+};
+_Static_assert(sizeof(pcapng_passed_labels) / sizeof(pcapng_passed_labels[0]) == PCAPNG_PASSED_N, "one label each");
+
+/* Of a block without fields here. */
+static enum pcapng_passed passed_of_type(uint32_t type)
+{
+	switch (type) {
+	case PCAPNG_BLOCK_NAMES:
+		return PCAPNG_PASSED_NAMES;
+	case PCAPNG_BLOCK_SECRETS:
+		return PCAPNG_PASSED_SECRETS;
+	case PCAPNG_BLOCK_JOURNAL:
+		return PCAPNG_PASSED_JOURNAL;
+	case PCAPNG_BLOCK_CUSTOM:
+	case PCAPNG_BLOCK_CUSTOM_UNCOPIED:
+		return PCAPNG_PASSED_CUSTOM;
+	default:
+		return PCAPNG_PASSED_UNKNOWN;
+	}
+}
+
+/* 1; 0: nothing of it can be used, and it was counted; negative: as pcapng_read(). */
+static int read_interface_block(struct pcapng_reader *reader, const struct decode_body *body,
+                                struct pcapng_block *block)
+{
+	struct pcapng_clock clock;
+	int failed;
+
+	if (!decode_interface(body, &block->interface, &clock))
+		return read_fail(reader, -EBADMSG, "a block that contradicts itself");
+	failed = add_interface(reader, &clock);
+	return failed < 0 ? failed : 1;
+}
+
+/* Likewise. */
+static int read_of_interface(struct pcapng_reader *reader, bool ok, uint32_t interface, enum pcapng_passed passed)
+{
+	if (!ok)
+		return read_fail(reader, -EBADMSG, "a block that contradicts itself");
+	if (interface < reader->n_interfaces)
+		return 1;
+	reader->passed[passed]++;
+	return 0;
+}
+
+/* Likewise. */
+static int read_packet_block(struct pcapng_reader *reader, const struct decode_body *body, struct pcapng_block *block)
+{
+	struct pcapng_packet *packet = &block->packet;
+	bool ok = block->type == PCAPNG_BLOCK_PACKET       ? decode_packet(body, packet)
+	          : block->type == PCAPNG_BLOCK_OLD_PACKET ? decode_old_packet(body, packet)
+	                                                   : decode_simple_packet(body, packet);
+
+	block->type = PCAPNG_BLOCK_PACKET;
+	return read_of_interface(reader, ok, packet->interface, PCAPNG_PASSED_PACKETS);
+}
+
+/* Likewise. */
 static int decode_block(struct pcapng_reader *reader, struct pcapng_block *block)
 {
 	const struct decode_body body = {.at = block->at + 8,
@@ -130,8 +198,7 @@ static int decode_block(struct pcapng_reader *reader, struct pcapng_block *block
 	                                 .is_swapped = reader->is_swapped,
 	                                 .clocks = reader->clocks,
 	                                 .n_interfaces = reader->n_interfaces};
-	struct pcapng_clock clock;
-	bool ok = true;
+	bool ok;
 
 	switch (block->type) {
 	case PCAPNG_BLOCK_SECTION:
@@ -139,23 +206,24 @@ static int decode_block(struct pcapng_reader *reader, struct pcapng_block *block
 		reader->n_interfaces = 0;
 		reader->n_sections++;
 		ok = decode_section(&body, &block->section);
-		break;
+		return ok ? 1 : read_fail(reader, -EBADMSG, "a section of a version that is not known here");
 	case PCAPNG_BLOCK_INTERFACE:
-		ok = decode_interface(&body, &block->interface, &clock);
-		if (ok)
-			return add_interface(reader, &clock);
-		break;
+		return read_interface_block(reader, &body, block);
 	case PCAPNG_BLOCK_PACKET:
-		ok = decode_packet(&body, &block->packet);
-		break;
+	case PCAPNG_BLOCK_OLD_PACKET:
+	case PCAPNG_BLOCK_SIMPLE_PACKET:
+		return read_packet_block(reader, &body, block);
 	case PCAPNG_BLOCK_STATISTICS:
 		ok = decode_statistics(&body, &block->statistics);
-		break;
+		return read_of_interface(reader, ok, block->statistics.interface, PCAPNG_PASSED_STATISTICS);
+	default:
+		reader->passed[passed_of_type(block->type)]++;
+		return 0;
 	}
-	return ok ? 0 : read_fail(reader, -EBADMSG, "a block that contradicts itself");
 }
 
-int pcapng_read(struct pcapng_reader *reader, struct pcapng_block *block)
+/* 1; 0: the source ended behind the block before; 2: the block was passed over; negative: as pcapng_read(). */
+static int read_block(struct pcapng_reader *reader, struct pcapng_block *block)
 {
 	int r = fill_buffer(reader, BLOCK_HEAD_BYTES);
 
@@ -179,5 +247,15 @@ int pcapng_read(struct pcapng_reader *reader, struct pcapng_block *block)
 		return r;
 	reader->begin += block->bytes;
 	reader->offset += block->bytes;
-	return 1;
+	return r ? 1 : 2;
+}
+
+int pcapng_read(struct pcapng_reader *reader, struct pcapng_block *block)
+{
+	int r;
+
+	do
+		r = read_block(reader, block);
+	while (r == 2);
+	return r;
 }

@@ -18,10 +18,32 @@ typedef ssize_t pcapng_source(void *context, void *to, size_t n);
 
 #define PCAPNG_INTERFACES_MAX 16384 /* in all sections together: a file with more is damaged, or an attack on memory */
 
+/* What the packets of an interface need. */
 struct pcapng_clock {
 	uint8_t resolution; /* as in the file: 10^-n s, or 2^-n s with bit 7 set */
 	int64_t offset_s;
+	uint32_t snap_bytes; /* 0: no limit */
 };
+
+/* Blocks that pcapng_read() passes over, and counts. */
+enum pcapng_passed {
+	PCAPNG_PASSED_NAMES,
+	PCAPNG_PASSED_SECRETS,
+	PCAPNG_PASSED_JOURNAL,
+	PCAPNG_PASSED_CUSTOM,
+	PCAPNG_PASSED_UNKNOWN,
+	PCAPNG_PASSED_PACKETS,    /* of an interface that the section does not describe */
+	PCAPNG_PASSED_STATISTICS, /* likewise */
+	PCAPNG_PASSED_N,
+};
+
+/* For programs and for people. */
+struct pcapng_passed_label {
+	const char *key;
+	const char *text;
+};
+
+extern const struct pcapng_passed_label pcapng_passed_labels[PCAPNG_PASSED_N];
 
 struct pcapng_reader {
 	pcapng_source *read;
@@ -32,17 +54,18 @@ struct pcapng_reader {
 	size_t end;
 	uint64_t offset; /* in the source, of the next block */
 	bool in_section;
-	bool is_swapped;                /* the section has the other byte order than this machine */
-	struct pcapng_clock *clocks;    /* one for each interface of the section */
-	uint32_t n_interfaces;          /* in the section */
-	uint32_t n_interfaces_all;      /* so far */
-	uint64_t n_sections;            /* so far */
+	bool is_swapped;             /* the section has the other byte order than this machine */
+	struct pcapng_clock *clocks; /* one for each interface of the section */
+	uint32_t n_interfaces;       /* in the section */
+	uint32_t n_interfaces_all;   /* so far */
+	uint64_t n_sections;         /* so far */
+	uint64_t passed[PCAPNG_PASSED_N];
 	char error[PCAPNG_ERROR_BYTES]; /* the fault, after a negative result */
 };
 
 /* Pointers in it are valid until the next block is read. */
 struct pcapng_block {
-	uint32_t type;   /* enum pcapng_block_type; blocks of other types have no fields here */
+	uint32_t type;   /* of a section, an interface, statistics or a packet; this one is of any of three forms */
 	uint32_t bytes;  /* length of the whole block */
 	uint64_t offset; /* where it begins in the source */
 	const uint8_t *at;
@@ -59,8 +82,9 @@ void pcapng_reader_init(struct pcapng_reader *reader, pcapng_source *read, void 
 void pcapng_reader_deinit(struct pcapng_reader *reader);
 
 /**
- * Read the next block. 1; 0: the source ended behind a block. -ENODATA: it ended within a block: the file is cut off.
- * -EBADMSG: this is no pcapng file, or it is damaged. -ENOMEM; another -errno of the source.
+ * Read the next block that has fields here, and pass over others. 1; 0: the source ended behind a block. -ENODATA: it
+ * ended within a block: the file is cut off. -EBADMSG: this is no pcapng file, or it is damaged. -ENOMEM; another
+ * -errno of the source.
  */
 int pcapng_read(struct pcapng_reader *reader, struct pcapng_block *block);
 

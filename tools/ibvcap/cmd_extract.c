@@ -11,9 +11,10 @@
 
 static const char usage[] =
 	"usage: ibvcap extract FILE... -w OUT [OPTIONS...]\n"
-	"Copy packets out of recordings (pcapng, compressed by zstd or not) into one pcapng file, with their numbers,\n"
-	"queues and comments. Where a packet that is left out has losses before it, the next one of its queue gets\n"
-	"them. A recording with an index (FILE.index, of 'ibvcap record') is read only where the time is.\n"
+	"Copy packets out of capture files (pcapng or pcap, also compressed by zstd, gzip or lz4) into one pcapng\n"
+	"file, with their numbers, queues and comments. Where a packet that is left out has losses before it, the\n"
+	"next one of its queue gets them. A recording with an index (FILE.index, of 'ibvcap record') is read only\n"
+	"where the time is.\n"
 	"TIME: " TIME_TEXT_FORMS "\n"
 	"Exit 1: no packet was found. Exit 65: a recording is damaged or cut off; the packets before are copied.\n";
 

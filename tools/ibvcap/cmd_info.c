@@ -9,10 +9,9 @@
 
 static const char usage[] =
 	"usage: ibvcap info FILE... [OPTIONS...]\n"
-	"Say what is in a recording (pcapng, compressed by zstd or not): packets and times of each stream, by which\n"
-	"clock, what was lost where and why, and whether the numbers of the packets agree with that. Of several "
-	"files,\n"
-	"also say which files of their recordings are missing between them.\n"
+	"Say what is in a recording or another capture file (pcapng or pcap, also compressed by zstd, gzip or lz4):\n"
+	"packets and times of each stream, by which clock, what was lost where and why, and whether the numbers of\n"
+	"the packets agree with that. Of several files, also say which files of their recordings are missing.\n"
 	"Exit 0: complete. Exit 1: packets are missing. Exit 2: nothing proves that none is missing. Exit 65: a file\n"
 	"is damaged, cut off or not closed, or does not agree with itself or with the others. Exit 66: a file cannot\n"
 	"be read.\n";

@@ -9,8 +9,8 @@
 
 static const char usage[] =
 	"usage: ibvcap replay CHANNEL FILE [OPTIONS...]\n"
-	"Send the UDP payloads of a capture (pcap, or pcapng, which zstd may have compressed; -: standard input; or\n"
-	"the rows of 'ibvcap record --raw') on a channel. Addresses, ports and VLAN tag are those of the channel.\n"
+	"Send the UDP payloads of a capture (pcap or pcapng, also compressed by zstd, gzip or lz4; -: standard input;\n"
+	"or the rows of 'ibvcap record --raw') on a channel. Addresses, ports and VLAN tag are those of the channel.\n"
 	"Each packet gets a send time, counted from the start, so delays do not add up. Print rates every second; at\n"
 	"the end print the sum, how well the times were kept, how many packets the capture says it lacks, and how\n"
 	"many were skipped for which reason. Defaults are in parentheses.\n"

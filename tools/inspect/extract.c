@@ -6,13 +6,13 @@
 #include "tools/inspect/extract.h"
 
 #include "lib/base/safe_path.h"
-#include "lib/recording/packet_filter.h"
 #include "lib/recording/pcapng.h"
 #include "lib/recording/recording.h"
 #include "lib/recording/recording_index.h"
 #include "lib/recording/recording_words.h"
 #include "lib/recording/verdict.h"
 #include "tools/common/report.h"
+#include "tools/inspect/extract_filter.h"
 #include "tools/inspect/inspect_sum.h"
 
 #include <errno.h>
@@ -38,17 +38,21 @@ struct pending {
 
 struct extract {
 	struct extract_options options;
-	struct packet_filter *filter; /* NULL: all packets */
+	struct extract_filter filter;
 	FILE *out;
 	uint8_t *block; /* BLOCK_BYTES_MAX bytes */
 	uint64_t n_found;
 	uint64_t n_read;
+	uint64_t n_untimed; /* of these: they get the time of the packet before, as other packets must have one */
+	uint64_t passed[PCAPNG_PASSED_N];
 
 	/* Of one recording. */
 	struct recording recording;
 	struct pending *pending; /* of each interface of the section */
 	uint16_t *links;
 	uint32_t n_interfaces;
+	uint64_t last_ns; /* time of the packet before */
+	bool is_ours;     /* ibvcap wrote it: comments of packets say what was lost */
 	bool section_due; /* the recording has begun another section, which is copied if it has packets */
 	uint64_t from_ns;
 	uint64_t to_ns;
@@ -119,6 +123,8 @@ static void leave_out_packet(struct extract *extract, const struct pcapng_packet
 
 	if (packet->options & PCAPNG_PACKET_HAS_DROPS)
 		pending->drops += packet->drop_count;
+	if (!extract->is_ours)
+		return;
 	if (recording_losses_find(packet->comment.at, packet->comment.bytes, &losses, &n)) {
 		recording_losses_add(&pending->losses, &losses);
 		pending->has_losses = true;
@@ -138,12 +144,14 @@ static int copy_packet(struct extract *extract, struct pcapng_packet *packet)
 		leave_out_packet(extract, packet); /* adds what this packet says itself */
 		packet->options |= PCAPNG_PACKET_HAS_DROPS;
 		packet->drop_count = pending->drops;
+	}
+	if (pending->text[0]) {
 		strcpy(text, pending->text);
 		if (pending->has_losses)
 			recording_losses_append(text, sizeof(text), &pending->losses);
 		packet->comment = pcapng_text_of(text);
-		*pending = (struct pending){0};
 	}
+	*pending = (struct pending){0};
 	bytes = pcapng_write_packet(extract->block, BLOCK_BYTES_MAX, packet);
 	packet->comment = pcapng_text_of(NULL); /* it may be in text, which ends here */
 	if (bytes > BLOCK_BYTES_MAX)
@@ -185,7 +193,7 @@ static int jump_by_index(struct extract *extract, bool *has_jumped)
 	index = fopen(path, "re");
 	if (!index)
 		return EX_OK;
-	r = recording_stamp_of(extract->recording.fd, &stamp);
+	r = recording_stamp_of(extract->recording.unpack.fd, &stamp);
 	if (r == 0)
 		r = recording_index_find(index, &stamp, extract->from_ns, extract->to_ns, &pieces);
 	fclose(index);
@@ -216,50 +224,74 @@ static int begin_extract(struct extract *extract, uint64_t begin_ns)
 		return refuse_extract("from", options->from, TIME_TEXT_FORMS);
 	if (options->to && !time_text_parse(options->to, begin_ns, &extract->to_ns))
 		return refuse_extract("to", options->to, TIME_TEXT_FORMS);
-	if (options->no_index || (!options->from && !options->to) || extract->recording.zstd ||
-	    !strcmp(extract->recording.path, "-"))
+	if (options->no_index || (!options->from && !options->to) || !recording_can_jump(&extract->recording))
 		return EX_OK;
 	code = jump_by_index(extract, &has_jumped);
 	return code == EX_OK && (has_jumped || !extract->n_left) ? -1 : code;
 }
 
-static bool is_wanted(const struct extract *extract, const struct pcapng_packet *packet)
+/* A packet without a time follows the one before at once. */
+static void set_packet_time(struct extract *extract, struct pcapng_packet *packet)
 {
-	if (!extract->filter)
-		return true;
-	return extract->links[packet->interface] == PCAPNG_LINK_ETHERNET &&
-	       packet_filter_takes(extract->filter, packet->frame[0], packet->frame_bytes[0], packet->wire_bytes);
+	if (packet->options & PCAPNG_PACKET_NO_TIME) {
+		extract->n_untimed++;
+		packet->time_ns = extract->last_ns;
+	}
+	extract->last_ns = packet->time_ns;
 }
 
 /* 0; -errno of the output. *code: of what is wrong with the recording. */
-static int take_block(struct extract *extract, struct pcapng_block *block, int *code)
+static int take_read_packet(struct extract *extract, struct pcapng_packet *packet, int *code)
+{
+	int wanted;
+
+	set_packet_time(extract, packet);
+	if (!extract->has_begun) {
+		*code = begin_extract(extract, packet->time_ns);
+		if (*code) {
+			*code = *code < 0 ? EX_OK : *code;
+			return 0;
+		}
+	}
+	extract->n_read++;
+	extract->n_left--;
+	/* Before the time, losses are those of packets before it. */
+	if (packet->time_ns < extract->from_ns || packet->time_ns > extract->to_ns)
+		return 0;
+	wanted = extract_filter_takes(&extract->filter, extract->links[packet->interface], packet);
+	if (wanted > 0)
+		return copy_packet(extract, packet);
+	leave_out_packet(extract, packet);
+	return wanted;
+}
+
+/* Likewise. */
+static int take_read_block(struct extract *extract, struct pcapng_block *block, int *code)
 {
 	switch (block->type) {
 	case PCAPNG_BLOCK_SECTION:
+		extract->is_ours = pcapng_section_is_ours(&block->section);
 		extract->n_interfaces = 0;
 		extract->section_due = extract->has_begun;
 		return extract->has_begun ? 0 : copy_section(extract, &block->section);
 	case PCAPNG_BLOCK_INTERFACE:
 		return copy_interface(extract, &block->interface);
 	case PCAPNG_BLOCK_PACKET:
-		if (!extract->has_begun) {
-			*code = begin_extract(extract, block->packet.time_ns);
-			if (*code) {
-				*code = *code < 0 ? EX_OK : *code;
-				return 0;
-			}
-		}
-		extract->n_read++;
-		extract->n_left--;
-		if (block->packet.time_ns >= extract->from_ns && block->packet.time_ns <= extract->to_ns &&
-		    is_wanted(extract, &block->packet))
-			return copy_packet(extract, &block->packet);
-		/* Before the time, losses are those of packets before it. */
-		if (block->packet.time_ns >= extract->from_ns && block->packet.time_ns <= extract->to_ns)
-			leave_out_packet(extract, &block->packet);
-		return 0;
+		return take_read_packet(extract, &block->packet, code);
 	}
 	return 0;
+}
+
+/* Name what is wrong with a recording that recording_next() could not read on. */
+static int fail_recording(const struct extract *extract)
+{
+	char why[PATH_MAX + 200];
+
+	if (recording_is_one(&extract->recording))
+		return fail_extract(extract, EX_DATAERR, recording_error(&extract->recording));
+	recording_explain(&extract->recording, "ibvcap extract - -w OUT", why, sizeof(why));
+	fprintf(stderr, "ibvcap extract: %s\n", inspect_clean(why));
+	return EX_DATAERR;
 }
 
 /* An exit code. */
@@ -277,15 +309,17 @@ static int extract_recording(struct extract *extract, const char *path)
 	extract->has_begun = false;
 	extract->n_left = UINT64_MAX;
 	extract->n_interfaces = 0;
+	extract->last_ns = 0;
 	while (code == EX_OK && out == 0 && extract->n_left && (r = recording_next(&extract->recording, &block)) > 0)
-		out = take_block(extract, &block, &code);
+		out = take_read_block(extract, &block, &code);
 	if (out < 0)
 		code = fail_extract(extract, EX_IOERR, out == -EIO ? "the output cannot be written" : strerror(-out));
 	else if (code == EX_OK && r < 0)
-		code = fail_extract(extract, EX_DATAERR,
-		                    recording_is_pcap(&extract->recording)
-		                            ? "a pcap file: 'editcap -F pcapng FILE OUT' makes one that extract reads"
-		                            : recording_error(&extract->recording));
+		code = fail_recording(extract);
+	else if (code == EX_OK && r == 0 && recording_is_cut_off(&extract->recording))
+		code = fail_extract(extract, EX_DATAERR, "it ends within its compressed data: it was cut off");
+	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
+		extract->passed[i] += extract->recording.reader.passed[i];
 	recording_close(&extract->recording);
 	return code;
 }
@@ -299,11 +333,8 @@ static int open_extract(struct extract *extract)
 	char error[PACKET_FILTER_ERROR_BYTES];
 	struct failure failure;
 
-	if (options->filter) {
-		extract->filter = packet_filter_new(options->filter, error);
-		if (!extract->filter)
-			return refuse_extract("filter", options->filter, error);
-	}
+	if (!extract_filter_init(&extract->filter, options->filter, error))
+		return refuse_extract("filter", options->filter, error);
 	extract->block = malloc(BLOCK_BYTES_MAX);
 	if (!extract->block)
 		return fail_extract(extract, EX_OSERR, "out of memory");
@@ -314,6 +345,19 @@ static int open_extract(struct extract *extract)
 	}
 	setvbuf(extract->out, buffer, _IOFBF, sizeof(buffer));
 	return EX_OK;
+}
+
+static void say_left_out(const struct extract *extract)
+{
+	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
+		if (extract->passed[i])
+			fprintf(stderr, "left out: %" PRIu64 " %s\n", extract->passed[i], pcapng_passed_labels[i].text);
+	if (extract->filter.n_unjudged)
+		fprintf(stderr, "left out: %" PRIu64 " packets of a link type for which the filter has no meaning\n",
+		        extract->filter.n_unjudged);
+	if (extract->n_untimed)
+		fprintf(stderr, "%" PRIu64 " packets have no time, and were taken with that of the packet before\n",
+		        extract->n_untimed);
 }
 
 /* An exit code. */
@@ -329,6 +373,7 @@ static int end_extract(struct extract *extract, int code)
 		fprintf(stderr, "ibvcap extract: %s: cannot be written\n", extract->options.out);
 		return EX_IOERR;
 	}
+	say_left_out(extract);
 	fprintf(stderr, "%" PRIu64 " packets of %" PRIu64 " that were read%s\n", extract->n_found, extract->n_read,
 	        extract->n_found ? "" : "; 'ibvcap info' prints the times of a recording");
 	return code == EX_OK && !extract->n_found ? 1 : code;
@@ -346,7 +391,7 @@ int extract_run(const struct extract_options *options)
 		}
 		code = end_extract(&extract, code);
 	}
-	packet_filter_free(extract.filter);
+	extract_filter_deinit(&extract.filter);
 	free(extract.block);
 	free(extract.pending);
 	free(extract.links);

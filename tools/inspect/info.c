@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Says what is in a recording, what is missing and why, and whether the file proves it. */
 
+#include "lib/recording/pcap_file.h"
 #include "tools/common/report.h"
 #include "tools/common/terminal.h"
 #include "tools/inspect/inspect_file.h"
@@ -40,6 +41,17 @@ static void print_interface_losses(const struct ibvcap_rx_account *account)
 	       "interface", account->interface_lost, from, until);
 }
 
+/* Other programs name no interface. */
+static const char *title_of_source(const struct inspect_sum *sum, uint32_t number)
+{
+	static char title[40];
+
+	if (sum->sources[number].name[0])
+		return sum->sources[number].name;
+	snprintf(title, sizeof(title), "interface %u", number);
+	return title;
+}
+
 static void print_source(const struct inspect_source *source)
 {
 	char first[REPORT_UTC_BYTES], last[REPORT_UTC_BYTES];
@@ -47,7 +59,8 @@ static void print_source(const struct inspect_source *source)
 
 	report_format_utc(source->first_ns, 9, first);
 	report_format_utc(source->last_ns, 9, last);
-	printf("  %s\n", source->name[0] ? source->name : "an interface without a name");
+	if (source->link_type != PCAPNG_LINK_ETHERNET)
+		print_word("link", pcap_file_link_text(source->link_type));
 	print_word("what", source->description);
 	print_word("device", source->hardware);
 	print_word("flows", source->flows);
@@ -56,8 +69,10 @@ static void print_source(const struct inspect_source *source)
 	printf("    %-10s %" PRIu64 ", %" PRIu64 " bytes on the wire", "packets", source->n_packets, source->n_bytes);
 	if (source->n_cut)
 		printf(", %" PRIu64 " of them cut", source->n_cut);
+	if (source->n_untimed)
+		printf(", %" PRIu64 " of them without a time", source->n_untimed);
 	putchar('\n');
-	if (source->n_packets)
+	if (source->n_packets > source->n_untimed)
 		printf("    %-10s %s to %s (%.3f s)\n", "times", first, last,
 		       ((double)source->last_ns - (double)source->first_ns) / 1e9);
 	if (source->n_backwards)
@@ -97,7 +112,10 @@ static void print_gaps(const struct inspect_sum *sum, uint64_t limit)
 		const struct inspect_gap *gap = &sum->gaps[i];
 
 		report_format_utc(gap->time_ns, 6, time);
-		printf("  before %s, packet %" PRIu64 " of %s: ", time, gap->packet_id, sum->sources[gap->source].name);
+		printf("  before %s, ", time);
+		if (gap->has_id)
+			printf("packet %" PRIu64 " of ", gap->packet_id);
+		printf("%s: ", title_of_source(sum, gap->source));
 		if (gap->n_lost || !gap->text[0])
 			printf("%" PRIu64 " lost: ", gap->n_lost);
 		puts(gap->text[0] ? gap->text : "the file does not say why");
@@ -124,9 +142,17 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 		       sum->application[0] ? ", written by " : "", sum->application);
 	if (sum->opening[0])
 		printf("  %s\n", sum->opening);
-	for (uint32_t i = 0; i < sum->n_sources; i++)
+	for (uint32_t i = 0; i < sum->n_sources; i++) {
+		printf("  %s\n", title_of_source(sum, i));
 		print_source(&sum->sources[i]);
+	}
 	print_gaps(sum, gaps);
+	if (sum->n_comments)
+		printf("  %" PRIu64 " packets have comments of that program, which say nothing of losses\n",
+		       sum->n_comments);
+	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
+		if (sum->passed[i])
+			printf("  passed over: %" PRIu64 " %s\n", sum->passed[i], pcapng_passed_labels[i].text);
 	for (uint32_t i = 0; i < file->numbers.n_streams; i++) {
 		const struct ibvcap_tracker_counts counts = inspect_numbers_counts(&file->numbers.streams[i]);
 		uint64_t before_card = inspect_lost_before_card(&file->numbers.streams[i]);

@@ -8,26 +8,30 @@
 #include "lib/json/text_to_json.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 /* How the reading ended, for inspect_judge(). */
 static int find_end(const struct recording *recording, int r)
 {
 	if (r == 0 && recording_is_cut_off(recording))
 		return -ENODATA;
-	if (r == -EBADMSG && recording_is_pcap(recording))
-		return INSPECT_END_PCAP;
 	return r == -EBADMSG && raw_recording_is_one(recording->path) ? INSPECT_END_RAW : r;
 }
 
-static const char *find_error(const struct recording *recording)
+static void find_error(const struct recording *recording, int r, char text[INSPECT_TEXT_BYTES])
 {
 	const char *error = recording_error(recording);
 
-	return error[0] ? error : "the file ends within its compressed data";
+	snprintf(text, INSPECT_TEXT_BYTES, "%s", error[0] ? error : "the file ends within its compressed data");
+	if (r == -EBADMSG && !recording_is_one(recording))
+		recording_explain(recording, "ibvcap info -", text, INSPECT_TEXT_BYTES);
+	inspect_clean(text);
 }
 
 static int read_blocks(struct inspect_file *file, struct recording *recording)
 {
+	char error[INSPECT_TEXT_BYTES];
 	struct pcapng_block block;
 	int memory = 0, r = 0;
 
@@ -41,7 +45,9 @@ static int read_blocks(struct inspect_file *file, struct recording *recording)
 	if (inspect_is_extract(&file->sum)) /* numbers are absent that were not lost */
 		inspect_numbers_free(&file->numbers);
 	inspect_numbers_end(&file->numbers, &file->sum);
-	inspect_judge(&file->verdict, &file->sum, &file->numbers, find_end(recording, r), find_error(recording));
+	memcpy(file->sum.passed, recording->reader.passed, sizeof(file->sum.passed));
+	find_error(recording, r, error);
+	inspect_judge(&file->verdict, &file->sum, &file->numbers, find_end(recording, r), error);
 	return 0;
 }
 
@@ -78,6 +84,8 @@ static json_t *inspect_source_to_json(const struct inspect_source *source)
 		{"packets", source->n_packets},
 		{"bytes", source->n_bytes},
 		{"cut", source->n_cut},
+		{"link_type", source->link_type},
+		{"untimed", source->n_untimed},
 		{"first_ns", source->first_ns},
 		{"last_ns", source->last_ns},
 		{"backwards", source->n_backwards},
@@ -111,9 +119,9 @@ static json_t *inspect_source_to_json(const struct inspect_source *source)
 
 static json_t *inspect_gap_to_json(const struct inspect_sum *sum, const struct inspect_gap *gap)
 {
-	return json_pack("{s:o, s:I, s:I, s:I, s:o}", "name", text_to_json(sum->sources[gap->source].name), "number",
-	                 (json_int_t)gap->packet_id, "time_ns", (json_int_t)gap->time_ns, "lost",
-	                 (json_int_t)gap->n_lost, "why", text_to_json(gap->text));
+	return json_pack("{s:o, s:o, s:I, s:I, s:o}", "name", text_to_json(sum->sources[gap->source].name), "number",
+	                 gap->has_id ? json_integer((json_int_t)gap->packet_id) : json_null(), "time_ns",
+	                 (json_int_t)gap->time_ns, "lost", (json_int_t)gap->n_lost, "why", text_to_json(gap->text));
 }
 
 static json_t *sequences_to_json(const struct inspect_numbers *numbers)
@@ -146,6 +154,15 @@ void inspect_put_verdict(json_t *json, const struct verdict *verdict)
 	json_object_set_new(json, "verdict", text_to_json(text));
 }
 
+static json_t *passed_to_json(const uint64_t passed[PCAPNG_PASSED_N])
+{
+	json_t *json = json_object();
+
+	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
+		json_object_set_new(json, pcapng_passed_labels[i].key, json_integer((json_int_t)passed[i]));
+	return json;
+}
+
 json_t *inspect_file_to_json(const struct inspect_file *file)
 {
 	const struct inspect_sum *sum = &file->sum;
@@ -155,9 +172,10 @@ json_t *inspect_file_to_json(const struct inspect_file *file)
 		json_array_append_new(sources, inspect_source_to_json(&sum->sources[i]));
 	for (uint32_t i = 0; i < sum->n_gaps_kept; i++)
 		json_array_append_new(gaps, inspect_gap_to_json(sum, &sum->gaps[i]));
-	all = json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:o}", "file", text_to_json(file->path), "comment",
-	                text_to_json(sum->opening), "application", text_to_json(sum->application), "packets",
-	                (json_int_t)sum->n_packets, "streams", sources, "sequences", sequences_to_json(&file->numbers),
+	all = json_pack("{s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o}", "file", text_to_json(file->path),
+	                "comment", text_to_json(sum->opening), "application", text_to_json(sum->application), "packets",
+	                (json_int_t)sum->n_packets, "comments", (json_int_t)sum->n_comments, "passed_over",
+	                passed_to_json(sum->passed), "streams", sources, "sequences", sequences_to_json(&file->numbers),
 	                "n_gaps", (json_int_t)sum->n_gaps, "gaps", gaps, "closing", text_to_json(sum->closing));
 	inspect_put_verdict(all, &file->verdict);
 	return all;

@@ -26,12 +26,11 @@ struct inspect_file {
 int inspect_file_read(struct inspect_file *file, const char *path);
 void inspect_file_deinit(struct inspect_file *file);
 
-/* In place of an errno: the file is no pcapng file, but another one. */
-#define INSPECT_END_PCAP 1
-#define INSPECT_END_RAW  2
+/* In place of an errno: the file is no capture, but rows of `record --raw`. */
+#define INSPECT_END_RAW 1
 
 /**
- * Judge a file. end: 0 if the file was read to its end; INSPECT_END_…; or -errno of the reader, with its message in
+ * Judge a file. end: 0 if the file was read to its end; INSPECT_END_RAW; or -errno of the reader, with its message in
  * error. In inspect_findings.c.
  */
 void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const struct inspect_numbers *numbers,

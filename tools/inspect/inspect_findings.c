@@ -188,10 +188,7 @@ static void find_damage(struct verdict *verdict, const struct inspect_sum *sum, 
 {
 	bool is_record = inspect_is_ours(sum) && !inspect_is_extract(sum);
 
-	if (end == INSPECT_END_PCAP)
-		verdict_find(verdict, FINDING_DOUBT,
-		             "a pcap file, not written by ibvcap record, so nothing proves that no packet is missing");
-	else if (end == INSPECT_END_RAW)
+	if (end == INSPECT_END_RAW)
 		verdict_find(verdict, FINDING_DOUBT,
 		             "rows of ibvcap record --raw: the description beside it, .json, names its losses, and has "
 		             "the sum if it was closed");

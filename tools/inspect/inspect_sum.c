@@ -2,6 +2,7 @@
 /* Adds up the blocks of a recording, and compares the numbers of its packets with the losses that it names. */
 #include "tools/inspect/inspect_sum.h"
 
+#include "lib/base/min.h"
 #include "lib/recording/recording_words.h"
 
 #include <ctype.h>
@@ -66,7 +67,7 @@ static int add_source(struct inspect_sum *sum, const struct pcapng_interface *in
 		return -ENOMEM;
 	sum->sources = source;
 	source += sum->n_sources++;
-	*source = (struct inspect_source){.section = sum->n_sections};
+	*source = (struct inspect_source){.section = sum->n_sections, .link_type = interface->link_type};
 	keep_text(source->name, &interface->name);
 	keep_text(source->description, &interface->description);
 	keep_text(source->hardware, &interface->hardware);
@@ -83,6 +84,7 @@ static int add_gap(struct inspect_sum *sum, uint32_t number, const struct pcapng
 {
 	struct inspect_source *source = &sum->sources[number];
 	struct inspect_gap gap = {.source = number,
+	                          .has_id = packet->options & PCAPNG_PACKET_HAS_ID,
 	                          .packet_id = packet->packet_id,
 	                          .time_ns = packet->time_ns,
 	                          .n_lost = packet->options & PCAPNG_PACKET_HAS_DROPS ? packet->drop_count : 0};
@@ -140,6 +142,31 @@ static void add_number(struct inspect_source *source, const struct pcapng_packet
 	source->last_id = id;
 }
 
+static void add_time(struct inspect_source *source, const struct pcapng_packet *packet)
+{
+	uint64_t ns = packet->time_ns;
+
+	if (packet->options & PCAPNG_PACKET_NO_TIME) {
+		source->n_untimed++;
+		return;
+	}
+	if (source->n_packets == source->n_untimed) /* no packet before has a time */
+		source->first_ns = source->last_ns = source->previous_ns = ns;
+	source->n_backwards += ns < source->previous_ns;
+	source->previous_ns = ns;
+	source->first_ns = u64_min(source->first_ns, ns);
+	source->last_ns = u64_max(source->last_ns, ns);
+}
+
+/* What another program writes beside a packet says nothing of losses. */
+static bool is_gap(struct inspect_sum *sum, const struct pcapng_packet *packet)
+{
+	if (packet->comment.bytes && inspect_is_ours(sum))
+		return true;
+	sum->n_comments += packet->comment.bytes != 0;
+	return packet->options & PCAPNG_PACKET_HAS_DROPS && packet->drop_count;
+}
+
 static int add_packet(struct inspect_sum *sum, const struct pcapng_packet *packet)
 {
 	uint32_t number = sum->first_source + packet->interface;
@@ -150,14 +177,11 @@ static int add_packet(struct inspect_sum *sum, const struct pcapng_packet *packe
 	if (number >= sum->n_sources) /* the reader lets no such block pass */
 		return 0;
 	source = &sum->sources[number];
-	if ((packet->options & PCAPNG_PACKET_HAS_DROPS && packet->drop_count) || packet->comment.bytes)
+	if (is_gap(sum, packet))
 		r = add_gap(sum, number, packet, &restarted);
 	add_number(source, packet, restarted);
-	if (!source->n_packets++)
-		source->first_ns = packet->time_ns;
-	else if (packet->time_ns < source->last_ns)
-		source->n_backwards++;
-	source->last_ns = packet->time_ns;
+	add_time(source, packet);
+	source->n_packets++;
 	source->n_bytes += packet->wire_bytes;
 	source->n_cut += packet->frame_bytes[0] < packet->wire_bytes;
 	sum->n_packets++;

@@ -15,6 +15,7 @@
 
 struct inspect_gap {
 	uint32_t source;
+	bool has_id;
 	uint64_t packet_id; /* of the packet behind it */
 	uint64_t time_ns;   /* of the packet behind it */
 	uint64_t n_lost;
@@ -33,7 +34,8 @@ enum inspect_account {
 
 /* An interface of the file: one queue of a stream, in what ibvcap writes. */
 struct inspect_source {
-	uint32_t section; /* of the file, counted from 1 */
+	uint32_t section;   /* of the file, counted from 1 */
+	uint16_t link_type; /* as pcapng files number them: 1 is Ethernet */
 	char name[INSPECT_TEXT_BYTES];
 	char description[INSPECT_TEXT_BYTES];
 	char hardware[INSPECT_TEXT_BYTES];
@@ -45,8 +47,10 @@ struct inspect_source {
 	uint64_t n_packets;
 	uint64_t n_bytes; /* of frames, on the wire */
 	uint64_t n_cut;   /* packets of which only a part is there */
-	uint64_t first_ns;
+	uint64_t n_untimed;
+	uint64_t first_ns; /* the earliest and the latest time */
 	uint64_t last_ns;
+	uint64_t previous_ns; /* the time of the packet before */
 	uint64_t n_backwards; /* packets whose time is before that of the one ahead */
 	bool has_numbers;
 	uint64_t first_id;
@@ -83,6 +87,8 @@ struct inspect_sum {
 	uint32_t n_gaps_kept;
 	uint64_t n_gaps;
 	uint64_t n_packets;
+	uint64_t n_comments; /* packets with one, in the file of another program */
+	uint64_t passed[PCAPNG_PASSED_N];
 };
 
 /** Room for one more in an array of n, which is returned. NULL: no memory. */

@@ -19,8 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define APPLICATION "ibvcap "
-
 /* The description is ahead of the other files of rows: without it nobody takes them for those of another file. */
 const char *const own_file_suffixes[] = {RECORDING_INDEX, RECORDING_JSON, RECORDING_META, RECORDING_HEADERS, NULL};
 
@@ -48,11 +46,6 @@ static bool is_name_of_stream(const char *name, size_t n, const char *stream)
 }
 
 /* ---- packets --------------------------------------------------------------------------------------- */
-
-static bool begins_with(const struct pcapng_text *text, const char *with)
-{
-	return text->bytes >= strlen(with) && !memcmp(text->at, with, strlen(with));
-}
 
 /* The flow that the description ends with; -1: none. */
 static int flow_of(const struct pcapng_text *description)
@@ -85,7 +78,7 @@ static bool has_own_packets(struct recording *recording, const struct own_stream
 	unsigned n_seen = 0;
 
 	if (!recording_is_one(recording) || recording_next(recording, &block) <= 0 ||
-	    block.type != PCAPNG_BLOCK_SECTION || !begins_with(&block.section.application, APPLICATION))
+	    block.type != PCAPNG_BLOCK_SECTION || !pcapng_section_is_ours(&block.section))
 		return false;
 	while (recording_next(recording, &block) > 0 && block.type == PCAPNG_BLOCK_INTERFACE)
 		if (!is_interface_own(&block.interface, streams, flow, &n_seen))

@@ -2,7 +2,7 @@
 /* The common part of the files of all formats: parts, compression, room on the disk, names and the command. */
 #include "tools/record/record_file.h"
 
-#include "lib/recording/recording.h"
+#include "lib/recording/zstd_frames.h"
 
 #include <errno.h>
 #include <signal.h>

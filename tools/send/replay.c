@@ -17,7 +17,7 @@
 /* ---- replaying ----------------------------------------------------------------------------------- */
 
 /* Why a packet of the capture was not sent. The first ones are datagram_find()'s verdicts. */
-enum skip { SKIP_TOO_LONG = DATAGRAM_MALFORMED + 1, SKIP_OTHER_PORT, SKIP_N };
+enum skip { SKIP_TOO_LONG = DATAGRAM_VERDICT_N, SKIP_OTHER_PORT, SKIP_N };
 
 static const struct {
 	const char *key;
@@ -28,6 +28,7 @@ static const struct {
 	[DATAGRAM_FRAGMENT] = {"fragment", "fragments of IP packets: they are not put together", true},
 	[DATAGRAM_CUT] = {"cut", "cut off in the capture: record whole packets (tcpdump -s 0)", true},
 	[DATAGRAM_MALFORMED] = {"malformed", "malformed: their lengths contradict each other", true},
+	[DATAGRAM_UNKNOWN_LINK] = {"unknown_link", "of a link type that is not known here", false},
 	[SKIP_TOO_LONG] = {"too_long", "longer than the channel's payload_size", true},
 	[SKIP_OTHER_PORT] = {"other_port", "to other UDP ports", false},
 };
@@ -37,12 +38,15 @@ struct replay {
 	struct replay_options options;
 	struct capture capture;
 	struct timing_capture timing;
-	uint64_t start_utc_ns; /* 0: no packet was sent yet, or packets have no send time */
-	uint64_t passes;       /* completed */
-	uint64_t n_packets;    /* read from the capture, in all passes */
-	uint64_t n_gaps;       /* in one pass: packets before which the capture names losses */
-	uint64_t n_lost;       /* packets that it says it lacks, in one pass */
-	uint64_t n_given;      /* of these: put into rows of the channel */
+	uint64_t start_utc_ns;            /* 0: no packet was sent yet, or packets have no send time */
+	uint64_t passes;                  /* completed */
+	uint64_t n_packets;               /* read from the capture, in all passes */
+	uint64_t n_gaps;                  /* in one pass: packets before which the capture names losses */
+	uint64_t n_lost;                  /* packets that it says it lacks, in one pass */
+	uint64_t n_untimed;               /* in all passes: the file has no time for them */
+	uint64_t passed[PCAPNG_PASSED_N]; /* in one pass: blocks that are no packets */
+	uint32_t unknown_link;            /* the link type of the first packet whose link is not known */
+	uint64_t n_given;                 /* of these: put into rows of the channel */
 	uint64_t skipped[SKIP_N];
 	uint32_t longest_bytes; /* the longest payload that was too long */
 	uint16_t ports[2];      /* the first two UDP ports to which payloads went in the capture */
@@ -136,10 +140,16 @@ static int play_pass(struct replay *replay)
 	return r == 0 ? 1 : fail_capture_file(replay, EX_DATAERR, replay->capture.error);
 }
 
-/* A pass may end early: the losses are those of the longest. */
-static void note_lost(struct replay *replay)
+/* At the end of a pass. One may end early: losses and other blocks are those of the longest. */
+static void note_pass(struct replay *replay)
 {
 	const struct capture *capture = &replay->capture;
+
+	replay->n_untimed += capture->n_untimed;
+	replay->unknown_link = capture->unknown_link;
+	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
+		if (capture_passed(capture)[i] > replay->passed[i])
+			replay->passed[i] = capture_passed(capture)[i];
 
 	if (capture_lost(capture) > replay->n_lost)
 		replay->n_lost = capture_lost(capture);
@@ -153,7 +163,7 @@ static int rewind_capture(struct replay *replay)
 	int code;
 
 	timing_next_pass(&replay->timing);
-	note_lost(replay);
+	note_pass(replay);
 	capture_close(&replay->capture);
 	code = capture_open(&replay->capture, replay->options.file, READER_COMMAND);
 	return code == EX_OK ? 1 : fail_capture_file(replay, code, replay->capture.error);
@@ -201,6 +211,12 @@ static void print_replay(const struct replay *replay)
 		printf("recorded to UDP ports %u, %u and perhaps more, all sent to the channel's; --port N: those of "
 		       "one\n",
 		       replay->ports[0], replay->ports[1]);
+	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
+		if (replay->passed[i])
+			printf("passed over: %" PRIu64 " %s\n", replay->passed[i], pcapng_passed_labels[i].text);
+	if (replay->n_untimed)
+		printf("%" PRIu64 " packets have no time in the file: sent right behind the one before\n",
+		       replay->n_untimed);
 	if (replay->timing.backwards)
 		printf("%" PRIu64 " packets were recorded before one ahead of them in the file: sent right behind it\n",
 		       replay->timing.backwards);
@@ -212,23 +228,29 @@ static void print_replay(const struct replay *replay)
 		printf("skipped: %" PRIu64 " %s", replay->skipped[why], skips[why].text);
 		if (why == SKIP_TOO_LONG)
 			printf(" of %u bytes (up to %u)", replay->run.info.slot_bytes, replay->longest_bytes);
+		else if (why == DATAGRAM_UNKNOWN_LINK)
+			printf(" (%s)", pcap_file_link_text((uint16_t)replay->unknown_link));
 		putchar('\n');
 	}
 }
 
 static void print_replay_json(const struct replay *replay)
 {
-	json_t *all = tx_run_to_json(&replay->run), *skipped = json_object();
+	json_t *all = tx_run_to_json(&replay->run), *skipped = json_object(), *passed = json_object();
 	json_t *file = json_string(replay->options.file); /* NULL if the name is not UTF-8 */
-	json_t *capture = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "file", file ? file : json_null(), "passes",
-	                            (json_int_t)replay->passes, "packets", (json_int_t)replay->n_packets, "given",
-	                            (json_int_t)replay->n_given, "backwards", (json_int_t)replay->timing.backwards,
-	                            "gaps", (json_int_t)replay->n_gaps, "lost", (json_int_t)replay->n_lost);
+	json_t *capture = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "file", file ? file : json_null(),
+	                            "passes", (json_int_t)replay->passes, "packets", (json_int_t)replay->n_packets,
+	                            "given", (json_int_t)replay->n_given, "backwards",
+	                            (json_int_t)replay->timing.backwards, "gaps", (json_int_t)replay->n_gaps, "lost",
+	                            (json_int_t)replay->n_lost, "untimed", (json_int_t)replay->n_untimed);
 
 	for (unsigned why = 0; why < SKIP_N; why++)
 		if (skips[why].key)
 			json_object_set_new(skipped, skips[why].key, json_integer((json_int_t)replay->skipped[why]));
+	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
+		json_object_set_new(passed, pcapng_passed_labels[i].key, json_integer((json_int_t)replay->passed[i]));
 	json_object_set_new(capture, "skipped", skipped);
+	json_object_set_new(capture, "passed_over", passed);
 	json_object_set_new(all, "capture", capture);
 	report_json(all, JSON_INDENT(2));
 }
@@ -264,7 +286,7 @@ static int play_and_print(struct replay *replay)
 
 	replay->timing.speed = replay->options.speed;
 	code = tx_run_finish(&replay->run, play_passes(replay));
-	note_lost(replay);
+	note_pass(replay);
 	if (replay->options.run.json)
 		print_replay_json(replay);
 	else

@@ -54,7 +54,7 @@ def test_a_capture_of_another_program_gives_the_packets_that_dpkt_finds(name):
         assert [of[1:] for of in found] == [of[1:] for of in by_dpkt(path)]
         assert max(abs(ours[0] - theirs[0]) for ours, theirs in zip(found, by_dpkt(path))) <= 1000
         assert recording.counts == {"packets": len(found), "other_port": 0, "not_udp": 0, "fragments": 0, "cut": 0,
-                                    "malformed": 0, "lost": 0}
+                                    "malformed": 0, "unknown_link": 0, "lost": 0}
     with pytest.raises(ValueError, match="closed"):
         next(recording)
 

@@ -173,7 +173,7 @@ def test_info_proves_that_a_recording_is_complete_or_says_what_is_wrong(recordin
     found = info(damaged, DAMAGED)
     assert found["verdict"].startswith("cut off") and found["packets"] == 200
     damaged.write_bytes(b"no recording")
-    assert "not a pcapng file" in info(damaged, DAMAGED)["verdict"]
+    assert "not a capture" in info(damaged, DAMAGED)["verdict"]
     # A short file that would take much memory.
     damaged.write_bytes(parts[0][1] + parts[1][1] * 20000)
     assert "too many interfaces" in info(damaged, DAMAGED)["verdict"]
@@ -244,7 +244,7 @@ def test_info_proves_nothing_of_files_that_record_did_not_write(recording, tmp):
     subprocess.run(["tshark", "-r", str(pcap), "-F", "pcapng", "-w", str(foreign)], check=True, timeout=60)
     empty.touch()
     packed.write_bytes(bytes.fromhex("28b52ffd"))
-    for path, why in ((pcap, "a pcap file"), (foreign, "not written by ibvcap"),
+    for path, why in ((pcap, "not written by ibvcap"), (foreign, "not written by ibvcap"),
                       (empty, "there is nothing in the file"), (packed, "cut off before its first block")):
         found = info(path, NOT_PROVEN)
         assert not found["complete"] and found["verdict"].startswith(f"not proven: {why}"), found

@@ -414,6 +414,9 @@ def at_10ms(n, payload=b"payload %d"):
     return [(START + k * 10**7, udp(payload % k)) for k in range(n)]
 
 
+PASSED = ("names", "secrets", "journal", "custom", "unknown", "stray_packets", "stray_statistics")
+
+
 def test_a_capture_is_sent_again_byte_by_byte_at_its_pace(channel, receiver, lidar):
     one, there = channel(payload_size=8948), receiver()
     it = said(ibvcap(one, "replay", lidar, "--json"))
@@ -424,8 +427,9 @@ def test_a_capture_is_sent_again_byte_by_byte_at_its_pace(channel, receiver, lid
     assert duration * 0.9 < (found[-1][1] - found[0][1]) * 1e-9 < duration + 10
     assert it["timed"] == it["completed"] == len(recorded) == 74
     assert it["capture"] == {"file": str(lidar), "passes": 1, "packets": 74, "given": 74, "backwards": 0,
-                             "gaps": 0, "lost": 0, "skipped": {
-        "not_udp": 0, "fragment": 0, "cut": 0, "malformed": 0, "too_long": 0, "other_port": 0}}
+                             "gaps": 0, "lost": 0, "untimed": 0, "skipped": {
+        "not_udp": 0, "fragment": 0, "cut": 0, "malformed": 0, "unknown_link": 0, "too_long": 0, "other_port": 0},
+                             "passed_over": dict.fromkeys(PASSED, 0)}
 
 
 def test_only_a_port_and_what_is_too_long_is_skipped_and_said(channel, receiver, lidar):

@@ -253,6 +253,9 @@ Test(pcapng, other_byte_order_and_time_resolutions)
 	expect_foreign_time(0, UINT64_MAX, UINT64_MAX);
 	expect_foreign_time(0x80 | 64, UINT64_C(1) << 63, 500000000);
 	expect_foreign_time(0x80 | 127, 7, 0);
+	expect_foreign_time(12, UINT64_C(1700000000123456789), UINT64_C(1700000000123456));
+	expect_foreign_time(20, UINT64_MAX, 184467440);
+	expect_foreign_time(0x80 | 70, UINT64_MAX, 15624999);
 }
 
 Test(pcapng, no_pcapng_and_damage_are_named)
@@ -271,13 +274,66 @@ Test(pcapng, no_pcapng_and_damage_are_named)
 	cr_expect(ne(ptr, strstr(reader.error, "two lengths differ"), NULL), "%s", reader.error);
 }
 
-Test(pcapng, packet_of_an_unknown_interface_is_damage)
+Test(pcapng, blocks_of_no_use_are_passed_over_and_counted_by_name)
 {
-	write_head();
-	write_packet(14, 3, (struct pcapng_packet){.interface = 1});
+	static const struct {
+		uint32_t type;
+		enum pcapng_passed passed;
+	} others[] = {{4, PCAPNG_PASSED_NAMES},           {9, PCAPNG_PASSED_JOURNAL},
+	              {10, PCAPNG_PASSED_SECRETS},        {0xbad, PCAPNG_PASSED_CUSTOM},
+	              {0x40000bad, PCAPNG_PASSED_CUSTOM}, {0x0b16b00b, PCAPNG_PASSED_UNKNOWN}};
+
+	put_foreign_head(9);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		put_be(others[i].type, 4), put_be(16, 4), put_be(1, 4), put_be(16, 4);
+	/* A packet and statistics of interface 1, of which there is no description. */
+	put_be(PCAPNG_BLOCK_PACKET, 4), put_be(32, 4), put_be(1, 4), put_be(7, 8), put_be(0, 8), put_be(32, 4);
+	put_be(PCAPNG_BLOCK_STATISTICS, 4), put_be(24, 4), put_be(1, 4), put_be(7, 8), put_be(24, 4);
+	put_be(PCAPNG_BLOCK_PACKET, 4), put_be(32, 4), put_be(0, 4), put_be(TIME_NS, 8), put_be(0, 8), put_be(32, 4);
 	expect_block(PCAPNG_BLOCK_SECTION);
 	expect_block(PCAPNG_BLOCK_INTERFACE);
-	cr_expect(eq(int, pcapng_read(&reader, &block), -EBADMSG));
+	expect_block(PCAPNG_BLOCK_PACKET);
+	cr_expect(eq(u64, block.packet.time_ns, TIME_NS));
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		cr_expect(eq(u64, reader.passed[others[i].passed], others[i].passed == PCAPNG_PASSED_CUSTOM ? 2 : 1));
+	cr_expect(eq(u64, reader.passed[PCAPNG_PASSED_PACKETS], 1));
+	cr_expect(eq(u64, reader.passed[PCAPNG_PASSED_STATISTICS], 1));
+}
+
+Test(pcapng, obsolete_packets_have_a_count_of_drops_and_a_comment)
+{
+	put_foreign_head(9);
+	put_be(PCAPNG_BLOCK_OLD_PACKET, 4), put_be(56, 4), put_be(0, 2), put_be(7, 2), put_be(TIME_NS, 8);
+	put_be(3, 4), put_be(60, 4), put_be(0x61626300, 4);
+	put_be(4, 2), put_be(8, 2), put_be(UINT64_MAX, 8); /* in an enhanced packet: drops */
+	put_be(1, 2), put_be(1, 2), put_be(0x78000000, 4), put_be(56, 4);
+	put_be(PCAPNG_BLOCK_OLD_PACKET, 4), put_be(32, 4), put_be(0xffff, 4), put_be(0, 8), put_be(0, 8), put_be(32, 4);
+	expect_block(PCAPNG_BLOCK_SECTION);
+	expect_block(PCAPNG_BLOCK_INTERFACE);
+	expect_block(PCAPNG_BLOCK_PACKET);
+	cr_expect(eq(u64, block.packet.time_ns, TIME_NS));
+	cr_expect(eq(u32, block.packet.frame_bytes[0], 3));
+	cr_expect(eq(u32, block.packet.wire_bytes, 60));
+	cr_expect(zero(int, memcmp(block.packet.frame[0], "abc", 3)));
+	cr_expect(eq(u32, block.packet.options, PCAPNG_PACKET_HAS_DROPS));
+	cr_expect(eq(u64, block.packet.drop_count, 7));
+	cr_expect(block.packet.comment.bytes == 1 && block.packet.comment.at[0] == 'x');
+	expect_block(PCAPNG_BLOCK_PACKET);
+	cr_expect(zero(u32, block.packet.options), "not known how many were dropped");
+}
+
+Test(pcapng, simple_packets_have_no_time_and_end_at_the_limit_of_the_interface)
+{
+	put_foreign_head(9);
+	file[file_bytes - 17] = 2; /* the limit */
+	put_be(PCAPNG_BLOCK_SIMPLE_PACKET, 4), put_be(20, 4), put_be(60, 4), put_be(0x61626364, 4), put_be(20, 4);
+	expect_block(PCAPNG_BLOCK_SECTION);
+	expect_block(PCAPNG_BLOCK_INTERFACE);
+	cr_assert(eq(u32, block.interface.snap_bytes, 2));
+	expect_block(PCAPNG_BLOCK_PACKET);
+	cr_expect(eq(u32, block.packet.options, PCAPNG_PACKET_NO_TIME));
+	cr_expect(eq(u32, block.packet.frame_bytes[0], 2));
+	cr_expect(eq(u32, block.packet.wire_bytes, 60));
 }
 
 Test(pcapng, jump_goes_on_at_another_packet)

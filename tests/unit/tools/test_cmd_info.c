@@ -131,7 +131,7 @@ Test(cmd_info, the_text_has_all_that_is_known)
 		"    flows      10.0.0.1:7502\n"
 		"    notes      clock device\n"
 		"    packets    3, 180 bytes on the wire\n"
-		"    times      2026-11-22T08:00:00.010000000Z to 2026-11-22T08:00:00.000000000Z (-0.010 s)\n"
+		"    times      2026-11-22T08:00:00.000000000Z to 2026-11-22T08:00:00.015000000Z (0.015 s)\n"
 		"               1 packets are earlier than the one before\n"
 		"    account    recording 0000000000001234, file 1 (the last), from packet 10 until 1: incomplete\n"
 		"    ring       rows 10 to 0, as ibvcapd counts them from 0 in each of 2 runs; 4 absent, 4 explained\n"
@@ -183,11 +183,11 @@ Test(cmd_info, json_has_the_same)
 			{"packets", "3"},
 			{"bytes", "180"},
 			{"cut", "0"},
-			{"first_ns", "1795334400010000000"},
+			{"first_ns", "1795334400000000000"},
 			{"backwards", "1"},
 			{"first_number", "10"},
 			{"last_number", "0"},
-			{"last_ns", "1795334400000000000"},
+			{"last_ns", "1795334400015000000"},
 			{"runs", "2"},
 			{"absent", "4"},
 			{"repeated", "0"},

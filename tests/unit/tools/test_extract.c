@@ -322,7 +322,7 @@ static size_t make_index(char text[INDEX_MAX], size_t *lines)
 		                      block.packet.packet_id, block.packet.packet_id);
 	}
 	lines[i] = n;
-	cr_assert(zero(int, recording_stamp_of(read.fd, &stamp)));
+	cr_assert(zero(int, recording_stamp_of(read.unpack.fd, &stamp)));
 	n += (size_t)snprintf(text + n, INDEX_MAX - n, "%s%" PRIu64 " %016" PRIx64 "\n", RECORDING_INDEX_END,
 	                      stamp.bytes, stamp.hash);
 	cr_assert(lt(sz, n, INDEX_MAX));

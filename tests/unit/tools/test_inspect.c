@@ -148,7 +148,8 @@ static void add_statistics(uint64_t delivered)
 
 static void begin_sum(void)
 {
-	const struct pcapng_block section = {.type = PCAPNG_BLOCK_SECTION};
+	const struct pcapng_block section = {.type = PCAPNG_BLOCK_SECTION,
+	                                     .section = {.application = pcapng_text_of("ibvcap 0")}};
 	const struct pcapng_block interface = {.type = PCAPNG_BLOCK_INTERFACE,
 	                                       .interface = {.name = pcapng_text_of("li\x1b[2Jd\xc2\x9b\xc3\x9br")}};
 
@@ -227,6 +228,20 @@ Test(inspect_sum, a_file_is_closed_by_its_statistics_and_a_section_without_inter
 Test(inspect_sum, texts_of_a_file_send_no_control_codes_to_the_terminal)
 {
 	cr_expect(zero(int, strcmp(sum.sources[0].name, "li [2Jd  \xc3\x9br")));
+}
+
+Test(inspect_sum, comments_of_another_program_are_no_gaps)
+{
+	const struct pcapng_block section = {.type = PCAPNG_BLOCK_SECTION};
+	const struct pcapng_block interface = {.type = PCAPNG_BLOCK_INTERFACE};
+
+	end_sum();
+	inspect_sum_add(&sum, &section);
+	inspect_sum_add(&sum, &interface);
+	add(1, 0, "look at this one");
+	add(2, 3, "and that one");
+	cr_expect(eq(u64, sum.n_gaps, 1), "that one has a count of drops");
+	cr_expect(eq(u64, sum.n_comments, 2));
 }
 
 Test(inspect_sum, blocks_of_no_use_are_passed_over)

@@ -569,13 +569,13 @@ Test(inspect_verdict, files_that_are_no_recordings_prove_nothing)
 	expect_bytes("", 0, FINDING_DOUBT, "not proven: there is nothing in the file");
 	expect_bytes("\x28\xb5\x2f\xfd", 4, FINDING_DOUBT, "not proven: cut off before its first block");
 	expect_bytes("\n\r\r\n", 4, FINDING_DOUBT, "not proven: cut off before its first block");
-	expect_bytes(pcap, sizeof(pcap), FINDING_DOUBT, "not proven: a pcap file, not written by ibvcap record");
+	expect_bytes(pcap, sizeof(pcap), FINDING_DOUBT, "not proven: not written by ibvcap record");
 	for (unsigned i = 0; i < 3; i++)
-		expect_bytes(other_pcaps[i], sizeof(pcap), FINDING_DOUBT, "not proven: a pcap file");
-	expect_bytes(packed, n, FINDING_DOUBT, "not proven: a pcap file");
+		expect_bytes(other_pcaps[i], sizeof(pcap), FINDING_DOUBT, "not proven: not written by ibvcap record");
+	expect_bytes(packed, n, FINDING_DOUBT, "not proven: not written by ibvcap record");
 	n = ZSTD_compress(packed, sizeof(packed), "", 0, 1);
 	expect_bytes(packed, n, FINDING_DOUBT, "not proven: there is nothing in the file");
-	expect_bytes("no recording", 12, FINDING_DAMAGE, "damaged: at byte 0: not a pcapng file");
+	expect_bytes("no recording", 12, FINDING_DAMAGE, "not a capture in pcap or pcapng format");
 }
 
 /* In two zstd blocks: the whole file, and an end without bytes. */

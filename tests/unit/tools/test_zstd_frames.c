@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What is compressed piece by piece is the same again, also if a piece did not get into the file. */
-#include "lib/recording/recording.h"
+#include "lib/recording/zstd_frames.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
