@@ -288,15 +288,17 @@ static PyObject *recording_take(PyObject *object, PyObject *argument)
 static PyObject *recording_counts(PyObject *object, void *closure)
 {
 	const struct py_recording *recording = recording_of(object);
+	const struct joiner_counts joined = joiner_counts(&recording->capture.joiner);
 	const uint64_t *n = recording->n_left_out;
 
-	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "packets", (unsigned long long)recording->n_packets,
-	                     "other_port", (unsigned long long)recording->n_other_port, "not_udp",
-	                     (unsigned long long)n[DATAGRAM_NOT_UDP], "fragments",
-	                     (unsigned long long)n[DATAGRAM_FRAGMENT], "cut", (unsigned long long)n[DATAGRAM_CUT],
-	                     "malformed", (unsigned long long)n[DATAGRAM_MALFORMED], "unknown_link",
-	                     (unsigned long long)n[DATAGRAM_UNKNOWN_LINK], "lost",
-	                     (unsigned long long)capture_lost(&recording->capture));
+	return Py_BuildValue(
+		"{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "packets", (unsigned long long)recording->n_packets,
+		"other_port", (unsigned long long)recording->n_other_port, "not_udp",
+		(unsigned long long)n[DATAGRAM_NOT_UDP], "fragments",
+		(unsigned long long)(n[DATAGRAM_FRAGMENT] + joined.incomplete + joined.refused), "joined",
+		(unsigned long long)joined.joined, "cut", (unsigned long long)n[DATAGRAM_CUT], "malformed",
+		(unsigned long long)n[DATAGRAM_MALFORMED], "unknown_link", (unsigned long long)n[DATAGRAM_UNKNOWN_LINK],
+		"lost", (unsigned long long)capture_lost(&recording->capture));
 }
 
 static PyObject *recording_close_now(PyObject *object, PyObject *unused)
@@ -315,7 +317,8 @@ static PyMethodDef recording_methods[] = {
 
 static PyGetSetDef recording_getters[] = {
 	{"counts", recording_counts, NULL,
-         "Packets so far, as a dict. packets: in batches; lost: missing, as the file says; the rest was left out: "
+         "Packets so far, as a dict. packets: in batches, of them joined: of fragments; lost: missing, as the file "
+         "says; the rest was left out: "
          "to another\nport, not UDP, fragments of datagrams, cut off within the headers, malformed, or of a\nlink type "
          "that is not known.",
          NULL},

@@ -17,7 +17,7 @@ from setuptools.command.sdist import sdist
 HERE = pathlib.Path(__file__).resolve().parent
 PACKED = (HERE / "python").is_dir()  # this is a source package, not the tree
 TREE = HERE if PACKED else HERE.parent
-ROOMS = ("python", "lib/base", "lib/status", "lib/frame", "lib/json", "lib/recording", "lib/view")
+ROOMS = ("python", "lib/base", "lib/status", "lib/frame", "lib/fragments", "lib/json", "lib/recording", "lib/view")
 PAGE = "doc/python.md"
 LIBRARIES = ["libibvcap", "libpcap", "jansson", "libzstd", "zlib", "liblz4"]
 

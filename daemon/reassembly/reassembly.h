@@ -8,7 +8,7 @@
 #define DAEMON_REASSEMBLY_REASSEMBLY_H
 
 #include "daemon/backend/backend.h"
-#include "daemon/reassembly/datagrams.h"
+#include "lib/fragments/datagrams.h"
 
 #define REASSEMBLY_N_PORTS 65536
 

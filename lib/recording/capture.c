@@ -151,9 +151,34 @@ static int next_of_raw(struct capture *capture, struct capture_packet *packet)
 	return 1;
 }
 
+/* enum joiner_verdict or -ENOMEM. */
+static int join_packet(struct capture *capture, struct capture_packet *packet)
+{
+	struct joiner_frame frame = {
+		.at = packet->frame, .captured = packet->captured, .wire_bytes = packet->wire_bytes};
+	int r = joiner_take(&capture->joiner, packet->link, &frame, packet->time_ns);
+
+	if (r < 0)
+		snprintf(capture->error, sizeof(capture->error), "%s: no memory to join fragments", capture->path);
+	packet->frame = frame.at;
+	packet->captured = frame.captured;
+	packet->wire_bytes = frame.wire_bytes;
+	return r;
+}
+
 int capture_next(struct capture *capture, struct capture_packet *packet)
 {
-	return capture->raw ? next_of_raw(capture, packet) : next_of_recording(capture, packet);
+	int r;
+
+	do {
+		r = capture->raw ? next_of_raw(capture, packet) : next_of_recording(capture, packet);
+		if (r <= 0) {
+			joiner_end(&capture->joiner);
+			return r;
+		}
+		r = join_packet(capture, packet);
+	} while (r == JOINER_FRAGMENT);
+	return r < 0 ? r : 1;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */
@@ -201,6 +226,7 @@ void capture_close(struct capture *capture)
 	capture->raw = NULL;
 	if (capture->recording.path)
 		recording_close(&capture->recording);
+	joiner_deinit(&capture->joiner);
 	free(capture->interfaces);
 	capture->interfaces = NULL;
 	capture->n_interfaces = 0;

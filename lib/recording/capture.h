@@ -7,6 +7,7 @@
 #define LIB_RECORDING_CAPTURE_H
 
 #include "lib/recording/datagram.h"
+#include "lib/recording/joiner.h"
 #include "lib/recording/raw_recording.h"
 #include "lib/recording/recording.h"
 
@@ -21,6 +22,7 @@ struct capture {
 	const char *path;
 	struct recording recording; /* a pcapng or pcap file, compressed or not */
 	struct raw_recording *raw;  /* of `record --raw`; NULL: another file */
+	struct joiner joiner;       /* of the fragments of datagrams */
 	struct capture_interface *interfaces;
 	uint32_t n_interfaces; /* in the section */
 	bool is_pipe;          /* its data comes at any time, and can be read only once */
@@ -48,7 +50,11 @@ struct capture_packet {
  */
 int capture_open(struct capture *capture, const char *path, const char *reader_command);
 
-/** Read the next packet. 1; 0 at the end; -EBADMSG if the file is damaged or cut off: capture->error says how. */
+/**
+ * Read the next packet. A datagram in fragments is one packet, as if it had come without, at the time of the last of
+ * them; fragments that make no whole datagram are in joiner_counts(). 1; 0 at the end; -EBADMSG if the file is damaged
+ * or cut off: capture->error says how.
+ */
 int capture_next(struct capture *capture, struct capture_packet *packet);
 
 /** Packets that the file says it lacks, as far as it was read: in gaps, or behind the last packet too. Pure. */

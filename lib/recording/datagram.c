@@ -3,7 +3,6 @@
 #include "lib/recording/datagram.h"
 
 #include "lib/base/min.h"
-#include "lib/frame/frame.h"
 
 #include <net/ethernet.h>
 #include <netinet/in.h>
@@ -56,8 +55,8 @@ static uint16_t type_of_family(const uint8_t *at)
 	}
 }
 
-static void walk_link(enum datagram_link link, const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes,
-                      struct frame *frame)
+void datagram_walk(enum datagram_link link, const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes,
+                   struct frame *frame)
 {
 	uint8_t version = captured ? bytes[0] >> 4 : 4;
 
@@ -118,7 +117,7 @@ enum datagram_verdict datagram_find(enum datagram_link link, const uint8_t *fram
 		*datagram = (struct datagram){.payload = frame, .bytes = captured, .whole_bytes = whole_bytes};
 		return captured < whole_bytes ? DATAGRAM_CUT : DATAGRAM_WHOLE;
 	}
-	walk_link(link, frame, captured, whole_bytes, &headers);
+	datagram_walk(link, frame, captured, whole_bytes, &headers);
 	verdict = judge_frame(&headers, captured, whole_bytes);
 	if (headers.end == FRAME_UDP && verdict != DATAGRAM_MALFORMED)
 		*datagram =

@@ -3,6 +3,8 @@
 #ifndef LIB_RECORDING_DATAGRAM_H
 #define LIB_RECORDING_DATAGRAM_H
 
+#include "lib/frame/frame.h"
+
 #include <stdint.h>
 
 /* The first header of a frame. */
@@ -20,7 +22,7 @@ enum datagram_link {
 enum datagram_verdict {
 	DATAGRAM_WHOLE,
 	DATAGRAM_NOT_UDP,
-	DATAGRAM_FRAGMENT,  /* an IP fragment, also the first one: the payload is spread over several frames */
+	DATAGRAM_FRAGMENT,  /* an IP fragment, also the first one: struct joiner has taken those that it can join */
 	DATAGRAM_CUT,       /* the capture has only a part of the frame */
 	DATAGRAM_MALFORMED, /* lengths that contradict each other */
 	DATAGRAM_UNKNOWN_LINK,
@@ -37,6 +39,10 @@ struct datagram {
 
 /** The first header of the frames of an interface whose link type a pcapng file names. */
 enum datagram_link datagram_link_of(uint16_t link_type);
+
+/** frame_walk() for any link but those without headers and the unknown one. */
+void datagram_walk(enum datagram_link link, const uint8_t *bytes, uint32_t captured, uint32_t wire_bytes,
+                   struct frame *frame);
 
 /**
  * Look into a frame of wire_bytes, of which the capture has the first captured bytes. *datagram is set only if the

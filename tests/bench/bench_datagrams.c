@@ -5,7 +5,7 @@
  *
  *     bench_datagrams [--payload BYTES] [--rounds N]
  */
-#include "daemon/reassembly/datagrams.h"
+#include "lib/fragments/datagrams.h"
 #include "lib/base/time.h"
 #include "tests/support/datagram_pieces.h"
 

@@ -4,7 +4,7 @@
  * fragment of its identification had there. The bytes of a sequence choose among few identifications, places and
  * sources, so that repeats and overlaps are frequent.
  */
-#include "daemon/reassembly/datagrams.h"
+#include "lib/fragments/datagrams.h"
 #include "tests/fuzz/require.h"
 #include "tests/support/datagram_pieces.h"
 

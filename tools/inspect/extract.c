@@ -6,6 +6,7 @@
 #include "tools/inspect/extract.h"
 
 #include "lib/base/safe_path.h"
+#include "lib/recording/joiner.h"
 #include "lib/recording/pcapng.h"
 #include "lib/recording/recording.h"
 #include "lib/recording/recording_index.h"
@@ -45,9 +46,11 @@ struct extract {
 	uint64_t n_read;
 	uint64_t n_untimed; /* of these: they get the time of the packet before, as other packets must have one */
 	uint64_t passed[PCAPNG_PASSED_N];
+	uint64_t n_incomplete; /* datagrams of which the recordings lack fragments */
 
 	/* Of one recording. */
 	struct recording recording;
+	struct joiner joiner;
 	struct pending *pending; /* of each interface of the section */
 	uint16_t *links;
 	uint32_t n_interfaces;
@@ -240,6 +243,25 @@ static void set_packet_time(struct extract *extract, struct pcapng_packet *packe
 	extract->last_ns = packet->time_ns;
 }
 
+/* A filter looks at whole datagrams: later fragments have no ports. 1; 0: left out; -ENOMEM. */
+static int is_wanted(struct extract *extract, struct pcapng_packet *packet)
+{
+	struct joiner_frame frame = {
+		.at = packet->frame[0], .captured = packet->frame_bytes[0], .wire_bytes = packet->wire_bytes};
+	uint16_t link = extract->links[packet->interface];
+	int r;
+
+	if (!extract->filter.text)
+		return 1;
+	r = joiner_take(&extract->joiner, datagram_link_of(link), &frame, packet->time_ns);
+	if (r < 0 || r == JOINER_FRAGMENT)
+		return r < 0 ? r : 0;
+	packet->frame[0] = frame.at;
+	packet->frame_bytes[0] = frame.captured;
+	packet->wire_bytes = frame.wire_bytes;
+	return extract_filter_takes(&extract->filter, link, packet);
+}
+
 /* 0; -errno of the output. *code: of what is wrong with the recording. */
 static int take_read_packet(struct extract *extract, struct pcapng_packet *packet, int *code)
 {
@@ -258,7 +280,7 @@ static int take_read_packet(struct extract *extract, struct pcapng_packet *packe
 	/* Before the time, losses are those of packets before it. */
 	if (packet->time_ns < extract->from_ns || packet->time_ns > extract->to_ns)
 		return 0;
-	wanted = extract_filter_takes(&extract->filter, extract->links[packet->interface], packet);
+	wanted = is_wanted(extract, packet);
 	if (wanted > 0)
 		return copy_packet(extract, packet);
 	leave_out_packet(extract, packet);
@@ -294,6 +316,20 @@ static int fail_recording(const struct extract *extract)
 	return EX_DATAERR;
 }
 
+static void end_recording(struct extract *extract)
+{
+	struct joiner_counts counts;
+
+	joiner_end(&extract->joiner);
+	counts = joiner_counts(&extract->joiner);
+	extract->n_incomplete += counts.incomplete + counts.refused;
+	joiner_deinit(&extract->joiner);
+	extract->joiner = (struct joiner){0};
+	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
+		extract->passed[i] += extract->recording.reader.passed[i];
+	recording_close(&extract->recording);
+}
+
 /* An exit code. */
 static int extract_recording(struct extract *extract, const char *path)
 {
@@ -318,9 +354,7 @@ static int extract_recording(struct extract *extract, const char *path)
 		code = fail_recording(extract);
 	else if (code == EX_OK && r == 0 && recording_is_cut_off(&extract->recording))
 		code = fail_extract(extract, EX_DATAERR, "it ends within its compressed data: it was cut off");
-	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
-		extract->passed[i] += extract->recording.reader.passed[i];
-	recording_close(&extract->recording);
+	end_recording(extract);
 	return code;
 }
 
@@ -355,6 +389,9 @@ static void say_left_out(const struct extract *extract)
 	if (extract->filter.n_unjudged)
 		fprintf(stderr, "left out: %" PRIu64 " packets of a link type for which the filter has no meaning\n",
 		        extract->filter.n_unjudged);
+	if (extract->n_incomplete)
+		fprintf(stderr, "left out: %" PRIu64 " datagrams whose IP fragments are not all there, or overlap\n",
+		        extract->n_incomplete);
 	if (extract->n_untimed)
 		fprintf(stderr, "%" PRIu64 " packets have no time, and were taken with that of the packet before\n",
 		        extract->n_untimed);

@@ -147,6 +147,11 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 		print_source(&sum->sources[i]);
 	}
 	print_gaps(sum, gaps);
+	if (file->fragments.fragments)
+		printf("  fragments of UDP: %" PRIu64 ", which make %" PRIu64 " whole datagrams; with holes: %" PRIu64
+		       ", refused: %" PRIu64 "\n",
+		       file->fragments.fragments, file->fragments.joined, file->fragments.incomplete,
+		       file->fragments.refused);
 	if (sum->n_comments)
 		printf("  %" PRIu64 " packets have comments of that program, which say nothing of losses\n",
 		       sum->n_comments);

@@ -29,9 +29,26 @@ static void find_error(const struct recording *recording, int r, char text[INSPE
 	inspect_clean(text);
 }
 
+/* 0 or -ENOMEM. */
+static int add_fragment(const struct inspect_sum *sum, struct joiner *joiner, const struct pcapng_block *block)
+{
+	const struct pcapng_packet *packet = &block->packet;
+	struct joiner_frame frame;
+	int r;
+
+	if (block->type != PCAPNG_BLOCK_PACKET)
+		return 0;
+	frame = (struct joiner_frame){
+		.at = packet->frame[0], .captured = packet->frame_bytes[0], .wire_bytes = packet->wire_bytes};
+	r = joiner_take(joiner, datagram_link_of(sum->sources[sum->first_source + packet->interface].link_type), &frame,
+	                packet->time_ns);
+	return r < 0 ? r : 0;
+}
+
 static int read_blocks(struct inspect_file *file, struct recording *recording)
 {
 	char error[INSPECT_TEXT_BYTES];
+	struct joiner joiner = {0};
 	struct pcapng_block block;
 	int memory = 0, r = 0;
 
@@ -39,7 +56,12 @@ static int read_blocks(struct inspect_file *file, struct recording *recording)
 		memory = inspect_sum_add(&file->sum, &block);
 		if (memory == 0)
 			memory = inspect_numbers_add(&file->numbers, &file->sum, &block);
+		if (memory == 0)
+			memory = add_fragment(&file->sum, &joiner, &block);
 	}
+	joiner_end(&joiner);
+	file->fragments = joiner_counts(&joiner);
+	joiner_deinit(&joiner);
 	if (memory < 0 || r == -ENOMEM)
 		return -ENOMEM;
 	if (inspect_is_extract(&file->sum)) /* numbers are absent that were not lost */
@@ -163,6 +185,13 @@ static json_t *passed_to_json(const uint64_t passed[PCAPNG_PASSED_N])
 	return json;
 }
 
+static json_t *fragments_to_json(const struct joiner_counts *counts)
+{
+	return json_pack("{s:I, s:I, s:I, s:I}", "packets", (json_int_t)counts->fragments, "joined",
+	                 (json_int_t)counts->joined, "incomplete", (json_int_t)counts->incomplete, "refused",
+	                 (json_int_t)counts->refused);
+}
+
 json_t *inspect_file_to_json(const struct inspect_file *file)
 {
 	const struct inspect_sum *sum = &file->sum;
@@ -172,11 +201,13 @@ json_t *inspect_file_to_json(const struct inspect_file *file)
 		json_array_append_new(sources, inspect_source_to_json(&sum->sources[i]));
 	for (uint32_t i = 0; i < sum->n_gaps_kept; i++)
 		json_array_append_new(gaps, inspect_gap_to_json(sum, &sum->gaps[i]));
-	all = json_pack("{s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o}", "file", text_to_json(file->path),
-	                "comment", text_to_json(sum->opening), "application", text_to_json(sum->application), "packets",
-	                (json_int_t)sum->n_packets, "comments", (json_int_t)sum->n_comments, "passed_over",
-	                passed_to_json(sum->passed), "streams", sources, "sequences", sequences_to_json(&file->numbers),
-	                "n_gaps", (json_int_t)sum->n_gaps, "gaps", gaps, "closing", text_to_json(sum->closing));
+	all = json_pack("{s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "file",
+	                text_to_json(file->path), "comment", text_to_json(sum->opening), "application",
+	                text_to_json(sum->application), "packets", (json_int_t)sum->n_packets, "comments",
+	                (json_int_t)sum->n_comments, "passed_over", passed_to_json(sum->passed), "fragments",
+	                fragments_to_json(&file->fragments), "streams", sources, "sequences",
+	                sequences_to_json(&file->numbers), "n_gaps", (json_int_t)sum->n_gaps, "gaps", gaps, "closing",
+	                text_to_json(sum->closing));
 	inspect_put_verdict(all, &file->verdict);
 	return all;
 }

@@ -6,6 +6,7 @@
 #ifndef TOOLS_INSPECT_INSPECT_FILE_H
 #define TOOLS_INSPECT_INSPECT_FILE_H
 
+#include "lib/recording/joiner.h"
 #include "lib/recording/verdict.h"
 #include "tools/inspect/inspect_numbers.h"
 #include "tools/inspect/inspect_sum.h"
@@ -18,7 +19,8 @@ struct inspect_file {
 	const char *path;
 	struct inspect_sum sum;
 	struct inspect_numbers numbers; /* by the packets' own; of an extract: none */
-	bool is_index;                  /* of a recording, and no recording */
+	struct joiner_counts fragments;
+	bool is_index; /* of a recording, and no recording */
 	struct verdict verdict;
 };
 

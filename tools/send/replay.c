@@ -25,7 +25,7 @@ static const struct {
 	bool wanted; /* the user asked for this packet to be sent */
 } skips[SKIP_N] = {
 	[DATAGRAM_NOT_UDP] = {"not_udp", "not UDP", false},
-	[DATAGRAM_FRAGMENT] = {"fragment", "fragments of IP packets: they are not put together", true},
+	[DATAGRAM_FRAGMENT] = {"fragment", "datagrams whose IP fragments are not all there, or overlap", true},
 	[DATAGRAM_CUT] = {"cut", "cut off in the capture: record whole packets (tcpdump -s 0)", true},
 	[DATAGRAM_MALFORMED] = {"malformed", "malformed: their lengths contradict each other", true},
 	[DATAGRAM_UNKNOWN_LINK] = {"unknown_link", "of a link type that is not known here", false},
@@ -43,6 +43,7 @@ struct replay {
 	uint64_t n_packets;               /* read from the capture, in all passes */
 	uint64_t n_gaps;                  /* in one pass: packets before which the capture names losses */
 	uint64_t n_lost;                  /* packets that it says it lacks, in one pass */
+	struct joiner_counts joined;      /* in all passes */
 	uint64_t n_untimed;               /* in all passes: the file has no time for them */
 	uint64_t passed[PCAPNG_PASSED_N]; /* in one pass: blocks that are no packets */
 	uint32_t unknown_link;            /* the link type of the first packet whose link is not known */
@@ -126,7 +127,6 @@ static int play_pass(struct replay *replay)
 	int r;
 
 	while ((r = capture_next(&replay->capture, &packet)) > 0) {
-		replay->n_packets++;
 		if (stop_signal_came())
 			return -EINTR;
 		if (!find_payload(replay, &packet, &datagram))
@@ -140,11 +140,23 @@ static int play_pass(struct replay *replay)
 	return r == 0 ? 1 : fail_capture_file(replay, EX_DATAERR, replay->capture.error);
 }
 
+static void note_joined(struct replay *replay, struct joiner_counts joined)
+{
+	replay->joined.fragments += joined.fragments;
+	replay->joined.joined += joined.joined;
+	replay->joined.incomplete += joined.incomplete;
+	replay->joined.refused += joined.refused;
+	replay->skipped[DATAGRAM_FRAGMENT] += joined.incomplete + joined.refused;
+	replay->run.skipped += joined.incomplete + joined.refused;
+}
+
 /* At the end of a pass. One may end early: losses and other blocks are those of the longest. */
 static void note_pass(struct replay *replay)
 {
 	const struct capture *capture = &replay->capture;
 
+	note_joined(replay, joiner_counts(&capture->joiner));
+	replay->n_packets += capture->n_packets;
 	replay->n_untimed += capture->n_untimed;
 	replay->unknown_link = capture->unknown_link;
 	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
@@ -214,6 +226,9 @@ static void print_replay(const struct replay *replay)
 	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
 		if (replay->passed[i])
 			printf("passed over: %" PRIu64 " %s\n", replay->passed[i], pcapng_passed_labels[i].text);
+	if (replay->joined.fragments)
+		printf("%" PRIu64 " packets are IP fragments: %" PRIu64 " whole datagrams; with holes: %" PRIu64 "\n",
+		       replay->joined.fragments, replay->joined.joined, replay->joined.incomplete);
 	if (replay->n_untimed)
 		printf("%" PRIu64 " packets have no time in the file: sent right behind the one before\n",
 		       replay->n_untimed);
@@ -251,6 +266,11 @@ static void print_replay_json(const struct replay *replay)
 		json_object_set_new(passed, pcapng_passed_labels[i].key, json_integer((json_int_t)replay->passed[i]));
 	json_object_set_new(capture, "skipped", skipped);
 	json_object_set_new(capture, "passed_over", passed);
+	json_object_set_new(capture, "fragments",
+	                    json_pack("{s:I, s:I, s:I, s:I}", "packets", (json_int_t)replay->joined.fragments, "joined",
+	                              (json_int_t)replay->joined.joined, "incomplete",
+	                              (json_int_t)replay->joined.incomplete, "refused",
+	                              (json_int_t)replay->joined.refused));
 	json_object_set_new(all, "capture", capture);
 	report_json(all, JSON_INDENT(2));
 }

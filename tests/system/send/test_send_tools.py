@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+import cut_datagrams
 import frames
 import recordings
 import testbed
@@ -429,7 +430,8 @@ def test_a_capture_is_sent_again_byte_by_byte_at_its_pace(channel, receiver, lid
     assert it["capture"] == {"file": str(lidar), "passes": 1, "packets": 74, "given": 74, "backwards": 0,
                              "gaps": 0, "lost": 0, "untimed": 0, "skipped": {
         "not_udp": 0, "fragment": 0, "cut": 0, "malformed": 0, "unknown_link": 0, "too_long": 0, "other_port": 0},
-                             "passed_over": dict.fromkeys(PASSED, 0)}
+                             "passed_over": dict.fromkeys(PASSED, 0),
+                             "fragments": {"packets": 0, "joined": 0, "incomplete": 0, "repeated": 0}}
 
 
 def test_only_a_port_and_what_is_too_long_is_skipped_and_said(channel, receiver, lidar):
@@ -448,16 +450,27 @@ def test_only_a_port_and_what_is_too_long_is_skipped_and_said(channel, receiver,
     assert done.returncode == DAMAGED and "nothing of the capture can be sent" in done.stderr
 
 
-def test_fragments_and_other_protocols_are_skipped_and_said(channel, receiver, tmp):
+def test_datagrams_in_fragments_are_sent_whole_at_the_time_of_the_last_one(channel, receiver, tmp):
+    one, there = channel(payload_size=8948), receiver()
+    datagrams_cut = cut_datagrams.cut(cut_datagrams.read(LIDAR))
+    path = tmp / "cut.pcap"
+    cut_datagrams.write(path, [piece for pieces in datagrams_cut for piece in pieces])
+    it = said(ibvcap(one, "replay", path, "--json"))
+    recorded = [payload for _, payload in datagrams(LIDAR)]
+    assert [payload for payload, _ in received(there, len(recorded))] == recorded
+    n = sum(len(pieces) for pieces in datagrams_cut if len(pieces) > 1)
+    assert it["capture"]["fragments"] == {"packets": n, "joined": 64, "incomplete": 0, "repeated": 0}
+    assert (it["capture"]["packets"], it["capture"]["given"]) == (n + 10, 74)
+    # One of three has a hole.
+    cut_datagrams.write(path, [piece for pieces in datagrams_cut[:3] for piece in pieces][:-1])
+    done = ibvcap(one, "replay", path)
+    assert done.returncode == NOT_ALL_SENT, done.stderr
+    assert "2 whole datagrams; with holes: 1" in done.stdout and "IP fragments whose datagram lacks" in done.stdout
+    assert [payload for payload, _ in received(there, 2)] == recorded[:2]
+
+
+def test_other_protocols_are_skipped_and_said(channel, receiver, tmp):
     one, there = channel(), receiver()
-    path = tmp / "fragments.pcap"
-    path.write_bytes(FRAGMENTS.read_bytes())
-    it = said(ibvcap(one, "replay", path, "--json"), code=NOT_ALL_SENT)
-    fragments = [frame for _, frame in packets(FRAGMENTS) if struct.unpack_from("!H", frame, 20)[0] & 0x3fff]
-    assert it["capture"]["skipped"]["fragment"] == len(fragments) > 0
-    assert it["completed"] == 23 - len(fragments)
-    assert [payload for payload, _ in received(there, it["completed"])] == [payload
-                                                                            for _, payload in datagrams(FRAGMENTS)]
     arp = bytes(12) + b"\x08\x06" + bytes(46)
     mixed = [(START, arp), (START + 1, udp(b"x")), (START + 2, udp(b"xyz")[:40])]
     it = said(ibvcap(one, "replay", write_pcap(tmp / "mixed.pcap", mixed), "--json"), code=NOT_ALL_SENT)

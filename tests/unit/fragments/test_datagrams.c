@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Fragments of datagrams: what becomes whole, what is given up, and when. */
-#include "daemon/reassembly/datagrams.h"
+#include "lib/fragments/datagrams.h"
 #include "tests/support/datagram_pieces.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Collects the fragments of datagrams in buffers of their own, and says when one is whole. */
-#include "daemon/reassembly/datagrams.h"
+#include "lib/fragments/datagrams.h"
 
 #include "lib/frame/checksum.h"
 
@@ -297,7 +297,7 @@ static struct datagram_key key_of_fragment(const uint8_t *bytes, const struct fr
 	struct datagram_key key = {.id = frame->fragment_id, .vlan = UNTAGGED, .ip_version = frame->ip_version};
 
 	if (frame->n_tags)
-		key.vlan = frame_be16(bytes + ETHER_HDR_LEN);
+		key.vlan = frame_be16(bytes + frame->l3_at - FRAME_TAG_BYTES * frame->n_tags);
 	memcpy(key.source, ip + (frame->ip_version == 4 ? 12 : 8), frame->ip_version == 4 ? 4 : 16);
 	memcpy(key.destination, ip + (frame->ip_version == 4 ? 16 : 24), frame->ip_version == 4 ? 4 : 16);
 	return key;

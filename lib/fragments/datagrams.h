@@ -14,8 +14,8 @@
  * fragments of a datagram with a wrong checksum, but for one, which may be made of two. So are those of a datagram that
  * is given up without its first fragment: nobody knows its port.
  */
-#ifndef DAEMON_REASSEMBLY_DATAGRAMS_H
-#define DAEMON_REASSEMBLY_DATAGRAMS_H
+#ifndef LIB_FRAGMENTS_DATAGRAMS_H
+#define LIB_FRAGMENTS_DATAGRAMS_H
 
 #include "lib/frame/frame.h"
 

@@ -5,7 +5,7 @@
  * host of Linux (net/ipv4/inet_fragment.c): the rows are what a UDP socket gets, in its order. A datagram of which all
  * fragments came has a row, or a fragment is counted as what may be lost.
  */
-#include "daemon/reassembly/datagrams.h"
+#include "lib/fragments/datagrams.h"
 #include "tests/support/datagram_pieces.h"
 
 #include <criterion/criterion.h>
