@@ -36,6 +36,11 @@ static const struct option_row rows[] = {
 	{"speed", 'x', "X", "send X times as fast as recorded (1)", OPTION_CALL, .take = take_speed},
 	{"top-speed", 'T', NULL, "send as fast as the channel allows", OPTION_FLAG, AT(top_speed)},
 	{"loop", 'l', "N", "send the file N times; 0: until SIGINT or SIGTERM (1)", OPTION_NUMBER, AT(loops)},
+	{"loop-delay", 'D', "S", "between two passes wait S seconds (the mean distance of two packets)", OPTION_SECONDS,
+         AT(loop_delay_ns)},
+	{"count", 'c', "N", "stop after N packets", OPTION_COUNT, AT(count), .max = UINT64_MAX},
+	{"rate", 'r', "N", "send N packets/s, whatever their times are", OPTION_COUNT, AT(rate_pps), .max = 1000000000},
+	{"max-gap", 'g', "S", "wait at most S seconds for the next packet", OPTION_SECONDS, AT(max_gap_ns)},
 	{"drop-late", 'L', NULL, "the daemon drops packets that it can no longer send in time", OPTION_FLAG,
          AT(run.drop_late)},
 	TX_OPTION_DESTINATION(struct replay_options),
@@ -45,6 +50,12 @@ static const struct option_row rows[] = {
 static const struct option_rule rules[] = {
 	{"top-speed", OPTION_NOT_WITH, "speed", NULL},
 	{"top-speed", OPTION_NOT_WITH, "drop-late", "nothing is late"},
+	{"top-speed", OPTION_NOT_WITH, "rate", NULL},
+	{"top-speed", OPTION_NOT_WITH, "max-gap", "packets have no times"},
+	{"top-speed", OPTION_NOT_WITH, "loop-delay", "packets have no times"},
+	{"rate", OPTION_NOT_WITH, "speed", NULL},
+	{"rate", OPTION_NOT_WITH, "max-gap", "all packets have one distance"},
+	{"rate", OPTION_NOT_WITH, "loop-delay", "all packets have one distance"},
 };
 
 static const struct options_table table = {

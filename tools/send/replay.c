@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap replay: sends the UDP payloads of a capture file on a channel, at the times at which they were recorded. */
+#include "lib/base/time.h"
 #include "lib/recording/capture.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #define READER_COMMAND "ibvcap replay CHANNEL -"
+#define SAID_WAIT_NS   (5 * TIME_SECOND_NS)
 
 /* ---- replaying ----------------------------------------------------------------------------------- */
 
@@ -91,6 +93,29 @@ static int fail_capture_file(struct replay *replay, int code, const char *why)
 	return 0;
 }
 
+/* A replay that waits for the next packet of a capture with a gap must not look hung. */
+static void say_wait(const struct replay *replay, uint64_t due_ns)
+{
+	uint64_t now_ns = time_utc_ns(), seconds;
+
+	if (replay->options.run.json || due_ns < now_ns + SAID_WAIT_NS)
+		return;
+	seconds = (due_ns - now_ns) / TIME_SECOND_NS;
+	printf("next packet in %02" PRIu64 ":%02" PRIu64 ":%02" PRIu64 "%s\n", seconds / 3600, seconds / 60 % 60,
+	       seconds % 60, replay->options.max_gap_ns ? "" : "; --max-gap S waits S seconds at most");
+}
+
+/* As the file says, or at the rate. 0; -ERANGE: it is decades away. */
+static int find_offset(struct replay *replay, uint64_t time_ns, uint64_t *offset_ns)
+{
+	int r = timing_of_packet(&replay->timing, time_ns, offset_ns);
+
+	if (!replay->options.rate_pps)
+		return r;
+	*offset_ns = timing_at_rate(replay->n_given, replay->options.rate_pps);
+	return 0;
+}
+
 /* 1: go on; 0: the replay ends because of the file; negative: the library's error. */
 static int send_payload(struct replay *replay, const struct capture_packet *packet, const struct datagram *datagram)
 {
@@ -99,7 +124,7 @@ static int send_payload(struct replay *replay, const struct capture_packet *pack
 	uint64_t offset_ns = 0;
 	int r;
 
-	if (timing_of_packet(&replay->timing, packet->time_ns, &offset_ns) < 0) {
+	if (find_offset(replay, packet->time_ns, &offset_ns) < 0) {
 		snprintf(why, sizeof(why), "%s: packet %" PRIu64 " would be due decades after the first",
 		         replay->capture.path, replay->capture.n_packets);
 		return fail_capture_file(replay, EX_DATAERR, why);
@@ -107,6 +132,8 @@ static int send_payload(struct replay *replay, const struct capture_packet *pack
 	/* The start is set by the first packet: a pipe may deliver it long after the program began. */
 	if (!replay->options.top_speed && !replay->start_utc_ns)
 		replay->start_utc_ns = tx_run_start(&replay->run);
+	if (!replay->options.top_speed)
+		say_wait(replay, replay->start_utc_ns + offset_ns);
 	r = tx_run_row(&replay->run, replay->options.top_speed ? 0 : replay->start_utc_ns + offset_ns, &row);
 	if (r < 0)
 		return r;
@@ -119,7 +146,7 @@ static int send_payload(struct replay *replay, const struct capture_packet *pack
 	return r == 0 ? 1 : r;
 }
 
-/* Send all packets once. 1: done; 0: the replay ends because of the file; negative: the library's error. */
+/* Send all packets once. 1: done; 0: the replay ends, by the file or by --count; negative: the library's error. */
 static int play_pass(struct replay *replay)
 {
 	struct capture_packet packet;
@@ -134,6 +161,8 @@ static int play_pass(struct replay *replay)
 		r = send_payload(replay, &packet, &datagram);
 		if (r <= 0)
 			return r;
+		if (replay->n_given == replay->options.count)
+			return 0;
 	}
 	if (r < 0 && stop_signal_came()) /* the signal interrupted a read from a pipe */
 		return -EINTR;
@@ -232,6 +261,9 @@ static void print_replay(const struct replay *replay)
 	if (replay->n_untimed)
 		printf("%" PRIu64 " packets have no time in the file: sent right behind the one before\n",
 		       replay->n_untimed);
+	if (replay->timing.shortened)
+		printf("%" PRIu64 " gaps of the capture were longer than --max-gap, and were shortened\n",
+		       replay->timing.shortened);
 	if (replay->timing.backwards)
 		printf("%" PRIu64 " packets were recorded before one ahead of them in the file: sent right behind it\n",
 		       replay->timing.backwards);
@@ -266,6 +298,7 @@ static void print_replay_json(const struct replay *replay)
 		json_object_set_new(passed, pcapng_passed_labels[i].key, json_integer((json_int_t)replay->passed[i]));
 	json_object_set_new(capture, "skipped", skipped);
 	json_object_set_new(capture, "passed_over", passed);
+	json_object_set_new(capture, "shortened", json_integer((json_int_t)replay->timing.shortened));
 	json_object_set_new(capture, "fragments",
 	                    json_pack("{s:I, s:I, s:I, s:I}", "packets", (json_int_t)replay->joined.fragments, "joined",
 	                              (json_int_t)replay->joined.joined, "incomplete",
@@ -305,6 +338,8 @@ static int play_and_print(struct replay *replay)
 	int code;
 
 	replay->timing.speed = replay->options.speed;
+	replay->timing.max_gap_ns = replay->options.max_gap_ns;
+	replay->timing.loop_delay_ns = replay->options.loop_delay_ns;
 	code = tx_run_finish(&replay->run, play_passes(replay));
 	note_pass(replay);
 	if (replay->options.run.json)

@@ -10,17 +10,35 @@
 /* About thirty years. The present time plus this is far below 2^64 ns. */
 #define OFFSET_MAX_NS UINT64_C(1000000000000000000)
 
+/* The same time in the capture. */
+static uint64_t recorded_time(const struct timing_capture *capture, uint64_t ns)
+{
+	return capture->speed == 1 ? ns : (uint64_t)((double)ns * capture->speed);
+}
+
+static void shorten_gap(struct timing_capture *capture, uint64_t gap_ns)
+{
+	uint64_t max_ns = recorded_time(capture, capture->max_gap_ns);
+
+	if (!capture->max_gap_ns || gap_ns <= max_ns)
+		return;
+	capture->pass_cut_ns += gap_ns - max_ns;
+	capture->shortened++;
+}
+
 int timing_of_packet(struct timing_capture *capture, uint64_t time_ns, uint64_t *offset_ns)
 {
 	uint64_t recorded_ns;
 
 	if (capture->pass_packets++ == 0)
 		capture->pass_first_ns = capture->pass_last_ns = time_ns;
-	if (time_ns < capture->pass_last_ns)
+	if (time_ns < capture->pass_last_ns) {
 		capture->backwards++;
-	else
+	} else {
+		shorten_gap(capture, time_ns - capture->pass_last_ns);
 		capture->pass_last_ns = time_ns;
-	recorded_ns = capture->pass_last_ns - capture->pass_first_ns;
+	}
+	recorded_ns = capture->pass_last_ns - capture->pass_first_ns - capture->pass_cut_ns;
 	if (recorded_ns > OFFSET_MAX_NS - capture->pass_start_ns)
 		return -ERANGE;
 	recorded_ns += capture->pass_start_ns;
@@ -36,13 +54,17 @@ int timing_of_packet(struct timing_capture *capture, uint64_t time_ns, uint64_t 
 
 void timing_next_pass(struct timing_capture *capture)
 {
-	uint64_t duration_ns = capture->pass_last_ns - capture->pass_first_ns;
+	uint64_t duration_ns = capture->pass_last_ns - capture->pass_first_ns - capture->pass_cut_ns;
 
 	if (capture->pass_packets == 0)
 		return;
-	capture->pass_start_ns +=
-		duration_ns ? duration_ns + duration_ns / (capture->pass_packets - 1) : TIME_SECOND_NS;
+	if (capture->loop_delay_ns)
+		capture->pass_start_ns += duration_ns + recorded_time(capture, capture->loop_delay_ns);
+	else
+		capture->pass_start_ns +=
+			duration_ns ? duration_ns + duration_ns / (capture->pass_packets - 1) : TIME_SECOND_NS;
 	capture->pass_packets = 0;
+	capture->pass_cut_ns = 0;
 	if (capture->pass_start_ns > OFFSET_MAX_NS)
 		capture->pass_start_ns = OFFSET_MAX_NS;
 }

@@ -19,12 +19,16 @@ static inline uint64_t timing_at_rate(uint64_t number, uint64_t rate_pps)
 
 /* Zero-initialise it, and set speed. */
 struct timing_capture {
-	double speed;       /* times as fast as recorded */
-	uint64_t backwards; /* packets with a time before that of an earlier packet: they leave right behind it */
+	double speed;           /* times as fast as recorded */
+	uint64_t max_gap_ns;    /* the longest time between two packets, as they are sent; 0: no limit */
+	uint64_t loop_delay_ns; /* between two passes; 0: the mean distance of two packets */
+	uint64_t shortened;     /* gaps that were longer */
+	uint64_t backwards;     /* packets with a time before that of an earlier packet: they leave right behind it */
 	/* of the current pass, in times of the capture: */
 	uint64_t pass_packets;
 	uint64_t pass_first_ns;
 	uint64_t pass_last_ns;  /* the latest */
+	uint64_t pass_cut_ns;   /* left out of gaps that were too long */
 	uint64_t pass_start_ns; /* duration of all earlier passes */
 };
 
@@ -32,8 +36,8 @@ struct timing_capture {
 int timing_of_packet(struct timing_capture *capture, uint64_t time_ns, uint64_t *offset_ns);
 
 /**
- * Begin the next pass over the same packets. Its first packet follows the last one after the mean distance of two
- * packets. A pass without a duration, for example one of a single packet, takes a second.
+ * Begin the next pass over the same packets. Its first packet follows the last one after the delay, or after the mean
+ * distance of two packets. A pass without a duration, for example one of a single packet, then takes a second.
  */
 void timing_next_pass(struct timing_capture *capture);
 

@@ -104,9 +104,13 @@ int send_run(const struct send_options *options);
 struct replay_options {
 	struct tx_run_options run;
 	const char *file;
-	uint64_t port;  /* 0: all */
-	uint64_t loops; /* 0: no end */
-	double speed;   /* 1: as recorded */
+	uint64_t port;          /* 0: all */
+	uint64_t loops;         /* 0: no end */
+	uint64_t count;         /* of packets in all passes; 0: no end */
+	uint64_t rate_pps;      /* 0: as recorded */
+	uint64_t max_gap_ns;    /* 0: no limit */
+	uint64_t loop_delay_ns; /* 0: the mean distance of two packets */
+	double speed;           /* 1: as recorded */
 	bool top_speed;
 };
 

@@ -430,7 +430,7 @@ def test_a_capture_is_sent_again_byte_by_byte_at_its_pace(channel, receiver, lid
     assert it["capture"] == {"file": str(lidar), "passes": 1, "packets": 74, "given": 74, "backwards": 0,
                              "gaps": 0, "lost": 0, "untimed": 0, "skipped": {
         "not_udp": 0, "fragment": 0, "cut": 0, "malformed": 0, "unknown_link": 0, "too_long": 0, "other_port": 0},
-                             "passed_over": dict.fromkeys(PASSED, 0),
+                             "passed_over": dict.fromkeys(PASSED, 0), "shortened": 0,
                              "fragments": {"packets": 0, "joined": 0, "incomplete": 0, "repeated": 0}}
 
 
@@ -467,6 +467,28 @@ def test_datagrams_in_fragments_are_sent_whole_at_the_time_of_the_last_one(chann
     assert done.returncode == NOT_ALL_SENT, done.stderr
     assert "2 whole datagrams; with holes: 1" in done.stdout and "IP fragments whose datagram lacks" in done.stdout
     assert [payload for payload, _ in received(there, 2)] == recorded[:2]
+
+
+def test_a_gap_is_said_and_shortened_and_packets_end_at_a_count(channel, receiver, tmp):
+    one, there = channel(), receiver()
+    path = write_pcap(tmp / "gap.pcap", [(START, udp(b"a")), (START + 65536 * 10**9, udp(b"b")),
+                                         (START + 65536 * 10**9 + 1, udp(b"c"))])
+    waits = subprocess.Popen(command(one, "replay", path), stdout=subprocess.PIPE, text=True)
+    line = waits.stdout.readline()
+    assert line in [f"next packet in 18:12:{s}; --max-gap S waits S seconds at most\n" for s in (15, 16)], line
+    waits.send_signal(signal.SIGINT)
+    waits.communicate(timeout=20)
+    assert received(there, 1)[0][0] == b"a"
+    it = said(ibvcap(one, "replay", path, "--max-gap", 0.2, "--json"))
+    assert (it["completed"], it["capture"]["shortened"]) == (3, 1) and it["seconds"] < 10
+    (_, first), (_, second), _ = received(there, 3)
+    assert 0.15 < (second - first) * 1e-9 < 5
+    it = said(ibvcap(one, "replay", path, "--rate", 100, "--loop", 0, "--count", 7, "--json"))
+    assert (it["completed"], it["capture"]["passes"]) == (7, 2)
+    assert [payload for payload, _ in received(there, 7)] == [b"a", b"b", b"c"] * 2 + [b"a"]
+    it = said(ibvcap(one, "replay", path, "--max-gap", 0.1, "--loop", 2, "--loop-delay", 1, "--json"))
+    times = [time for _, time in received(there, 6)]
+    assert (times[3] - times[2]) * 1e-9 > 0.9
 
 
 def test_other_protocols_are_skipped_and_said(channel, receiver, tmp):

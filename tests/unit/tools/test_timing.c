@@ -55,6 +55,24 @@ Test(timing, a_packet_from_before_its_predecessor_leaves_behind_it)
 	cr_expect(eq(u64, capture.backwards, 2));
 }
 
+Test(timing, a_gap_that_is_too_long_is_shortened_and_what_follows_keeps_its_distance)
+{
+	struct timing_capture capture = {.speed = 1, .max_gap_ns = 2 * SECOND_NS};
+	struct timing_capture fast = {.speed = 10, .max_gap_ns = 2 * SECOND_NS, .loop_delay_ns = SECOND_NS};
+
+	offset(&capture, NOW_NS);
+	cr_expect(eq(u64, offset(&capture, NOW_NS + 2 * SECOND_NS), 2 * SECOND_NS));
+	cr_expect(eq(u64, offset(&capture, NOW_NS + 65536 * SECOND_NS), 4 * SECOND_NS));
+	cr_expect(eq(u64, offset(&capture, NOW_NS + 65536 * SECOND_NS + 7), 4 * SECOND_NS + 7));
+	cr_expect(eq(u64, capture.shortened, 1));
+	/* The limit is one of the times at which they are sent. */
+	offset(&fast, NOW_NS);
+	cr_expect(eq(u64, offset(&fast, NOW_NS + 20 * SECOND_NS), 2 * SECOND_NS));
+	cr_expect(eq(u64, offset(&fast, NOW_NS + 50 * SECOND_NS), 4 * SECOND_NS));
+	timing_next_pass(&fast);
+	cr_expect(eq(u64, offset(&fast, NOW_NS), 5 * SECOND_NS), "after the delay");
+}
+
 Test(timing, a_pass_follows_the_one_before_at_the_mean_distance)
 {
 	struct timing_capture capture = {.speed = 1};
