@@ -75,7 +75,7 @@ int pcap_file_new(uint8_t head[PCAP_FILE_HEAD_BYTES], pcapng_source *read, void 
 	struct pcap_file *pcap = calloc(1, sizeof(*pcap));
 	char text[PCAP_ERRBUF_SIZE];
 
-	*made = pcap;
+	*made = NULL;
 	if (!pcap)
 		return -ENOMEM;
 	pcap->read = read;
@@ -84,12 +84,17 @@ int pcap_file_new(uint8_t head[PCAP_FILE_HEAD_BYTES], pcapng_source *read, void 
 	/* With a limit, libpcap would cut packets that are longer than it, and writers do not keep to theirs. */
 	memset(head + SNAP_BYTES_AT, 0, sizeof(uint32_t));
 	pcap->file = fopencookie(pcap, "r", (cookie_io_functions_t){.read = read_for_libpcap});
-	if (!pcap->file)
+	if (!pcap->file) {
+		free(pcap);
 		return -ENOMEM;
+	}
 	setvbuf(pcap->file, NULL, _IOFBF, BUFFER_BYTES);
 	pcap->pcap = pcap_fopen_offline_with_tstamp_precision(pcap->file, PCAP_TSTAMP_PRECISION_NANO, text);
-	if (pcap->pcap)
+	if (pcap->pcap) {
+		*made = pcap;
 		return 0;
+	}
+	pcap_file_free(pcap);
 	snprintf(error, PCAPNG_ERROR_BYTES, "%.*s", PCAPNG_ERROR_BYTES - 1, text);
 	return -EBADMSG;
 }

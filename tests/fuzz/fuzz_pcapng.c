@@ -77,6 +77,7 @@ static void check_packet(const struct pcapng_block *block)
 	expect(packet.frame[0] >= block->at && packet.frame[0] + packet.frame_bytes[0] <= block->at + block->bytes);
 	look_at_text(block, packet.comment);
 	packet.interface = 0;
+	packet.options &= ~(uint32_t)PCAPNG_PACKET_NO_TIME; /* each packet that is written has one */
 	n = pcapng_write_packet(bytes, sizeof(bytes), &packet);
 	if (n > sizeof(bytes))
 		return;

@@ -342,6 +342,17 @@ Test(capture, a_file_that_is_cut_off_gives_what_it_has_and_says_after_which_pack
 	cr_expect(strstr(capture.error, path) != NULL, "%s", capture.error);
 }
 
+Test(capture, a_pcap_file_of_a_version_that_is_not_known_is_named)
+{
+	put32(0xa1b2c3d4);
+	put32(99 | 4 << 16);
+	for (int i = 0; i < 4; i++)
+		put32(0);
+	cr_assert(eq(int, reopen(), 0), "%s", capture.error);
+	cr_assert(eq(int, capture_next(&capture, &(struct capture_packet){0}), -EBADMSG));
+	cr_expect(strstr(capture.error, "version 99.4") != NULL, "%s", capture.error);
+}
+
 Test(capture, a_time_that_there_is_not_is_none)
 {
 	struct capture_packet packet;
