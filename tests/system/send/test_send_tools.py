@@ -137,7 +137,7 @@ def test_recv_verifies_what_send_sent(daemon, net, wire, tmp):
         wait_until(lambda: other.status()["consumers"], 20, "a reader")
         assert said(ibvcap(one, "send", "--count", 5000, "--rate", 20000, "--json"))["completed"] == 5000
         out, _ = reader.communicate(timeout=60)
-        assert json.loads(out)["pattern"] == {"received": 5000, "missing": 0, "reordered": 0, "repeated": 0,
+        assert json.loads(out)["pattern"] == {"received": 5000, "missing": 0, "reordered": 0, "refused": 0,
                                               "late": 0, "restarts": 0, "corrupt": 0}
         assert reader.returncode == 0
         other.stop_clean()
@@ -431,7 +431,7 @@ def test_a_capture_is_sent_again_byte_by_byte_at_its_pace(channel, receiver, lid
                              "gaps": 0, "lost": 0, "untimed": 0, "skipped": {
         "not_udp": 0, "fragment": 0, "cut": 0, "malformed": 0, "unknown_link": 0, "too_long": 0, "other_port": 0},
                              "passed_over": dict.fromkeys(PASSED, 0), "shortened": 0,
-                             "fragments": {"packets": 0, "joined": 0, "incomplete": 0, "repeated": 0}}
+                             "fragments": {"packets": 0, "joined": 0, "incomplete": 0, "refused": 0}}
 
 
 def test_only_a_port_and_what_is_too_long_is_skipped_and_said(channel, receiver, lidar):
@@ -459,14 +459,32 @@ def test_datagrams_in_fragments_are_sent_whole_at_the_time_of_the_last_one(chann
     recorded = [payload for _, payload in datagrams(LIDAR)]
     assert [payload for payload, _ in received(there, len(recorded))] == recorded
     n = sum(len(pieces) for pieces in datagrams_cut if len(pieces) > 1)
-    assert it["capture"]["fragments"] == {"packets": n, "joined": 64, "incomplete": 0, "repeated": 0}
+    assert it["capture"]["fragments"] == {"packets": n, "joined": 64, "incomplete": 0, "refused": 0}
     assert (it["capture"]["packets"], it["capture"]["given"]) == (n + 10, 74)
     # One of three has a hole.
     cut_datagrams.write(path, [piece for pieces in datagrams_cut[:3] for piece in pieces][:-1])
     done = ibvcap(one, "replay", path)
     assert done.returncode == NOT_ALL_SENT, done.stderr
-    assert "2 whole datagrams; with holes: 1" in done.stdout and "IP fragments whose datagram lacks" in done.stdout
+    assert "2 whole datagrams; with holes: 1" in done.stdout
+    assert "skipped: 1 datagrams whose IP fragments are not all there" in done.stdout
     assert [payload for payload, _ in received(there, 2)] == recorded[:2]
+
+
+def test_a_sensor_that_was_captured_at_mtu_1500_is_replayed_at_mtu_1500(daemon, net, wire, receiver, tmp):
+    for namespace, device in ((net.rx, wire.interface), (net.tx, wire.tx)):
+        testbed.run("ip", "-n", namespace, "link", "set", device, "mtu", 1500)
+    one = daemon([], channels=[testbed.channel(wire, users=["nobody"], payload_size=16640, arena_slots=64)])
+    wait_until(lambda: one.channel()["state"] == "sending", 20, one.channel)
+    path = tmp / "fragments.pcap"
+    path.write_bytes(FRAGMENTS.read_bytes())
+    done = subprocess.run(["tshark", "-2", "-n", "-o", "ip.defragment:TRUE", "-r", str(path), "-Y", "udp.length", "-T",
+                           "fields", "-e", "udp.payload"], check=True, capture_output=True, text=True, timeout=60)
+    wanted = [bytes.fromhex(line) for line in done.stdout.splitlines()]
+    there = receiver()
+    it = said(ibvcap(one, "replay", path, "--json"))
+    assert it["capture"]["fragments"] == {"packets": 21, "joined": 2, "incomplete": 0, "refused": 0}
+    assert [payload for payload, _ in received(there, len(wanted))] == wanted
+    assert sorted(map(len, wanted)) == [48, 48, 12608, 16640]
 
 
 def test_a_gap_is_said_and_shortened_and_packets_end_at_a_count(channel, receiver, tmp):
