@@ -124,7 +124,11 @@ def test_a_burst_is_delivered_in_order_whatever_the_polling(build, daemon, net, 
     assert one.expect_sum()["matched"] == 3000
 
 
-@pytest.mark.parametrize("page_size,kib,n", [("2M", 2 << 10, 16), ("1G", 1 << 20, 2)])
+@pytest.mark.parametrize("page_size,kib,n", [
+    ("2M", 2 << 10, 16),
+    pytest.param("1G", 1 << 20, 2, marks=pytest.mark.skipif(
+        testbed.BACKEND != "verbs" and not os.environ.get("IBVCAP_ALL"),
+        reason="the kernel clears 2 GiB: once, on verbs, but for scripts/test --all"))])
 def test_hugepages_hold_the_ring(hugepages, daemon, wire, consumer, page_size, kib, n):
     hugepages(n, kib)
     one = daemon([testbed.stream(wire, page_size=page_size)])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a reader may ask for besides the next packets: the past, to miss nothing, or to be nobody's business."""
 import json
+import os
 import re
 import signal
 import subprocess
@@ -17,6 +18,8 @@ SMALL = {"payload_size": 256, "slots_per_block": 64, "history_blocks": 16, "rece
 DEADLINE_MS = {"verbs": 1000, "packet": 2500, "xdp": 1500}[testbed.BACKEND]
 # Than the ring and the device have room for.
 MORE_THAN_FITS = {"verbs": 4000, "packet": 60000, "xdp": 60000}[testbed.BACKEND]
+# Ways of waiting differ little where no card completes work: only scripts/test --all has them all.
+POLLS = ["busy", "adaptive", "event"] if testbed.BACKEND == "verbs" or os.environ.get("IBVCAP_ALL") else ["adaptive"]
 
 
 def send(build, net, wire, count, rate=20000):
@@ -54,7 +57,7 @@ def test_lossless_is_by_permission(daemon, wire):
                   0.1).returncode == 0
 
 
-@pytest.mark.parametrize("poll", ["busy", "adaptive", "event"])
+@pytest.mark.parametrize("poll", POLLS)
 def test_a_stopped_lossless_reader_is_waited_for(build, daemon, net, wire, recv, poll):
     one = daemon([testbed.stream(wire, poll=poll, lossless_deadline_ms=3600000, **SMALL)])
     reader = recv(one, "--policy", "lossless", "--json")
@@ -77,7 +80,7 @@ def test_a_stopped_lossless_reader_is_waited_for(build, daemon, net, wire, recv,
     assert json.loads(out)["skipped"] == 0
 
 
-@pytest.mark.parametrize("poll", ["busy", "adaptive", "event"])
+@pytest.mark.parametrize("poll", POLLS)
 def test_a_stopped_lossless_reader_is_waited_for_until_its_deadline(build, daemon, net, wire, recv, poll):
     one = daemon([testbed.stream(wire, poll=poll, lossless_deadline_ms=DEADLINE_MS, **SMALL)])
     reader = recv(one, "--policy", "lossless", "--json")
