@@ -157,8 +157,8 @@ void interface_deinit_readings(struct interface *interface);
 /** Let the threads take the readings from now on. shared: the thread for the kernel. 0 or -errno. */
 int interface_start_readings(struct interface *interface, sd_event *event, struct background *shared);
 
-/** Packets may have passed the flow rules by now, uncounted: these change, for example. */
-void interface_note_uncounted(struct interface *interface);
+/** The flow rules change: packets may have passed them by now, uncounted. */
+void interface_note_rules(struct interface *interface);
 
 /** Ask for new readings; link_up follows them, and a change is logged. */
 void interface_watch_link(struct interface *interface);

@@ -66,10 +66,10 @@ static bool interface_is_foreign_program(const struct interface *interface, uint
 	return xdp_program && interface->kernel->links && !interface_is_own_program(interface);
 }
 
-void interface_note_uncounted(struct interface *interface)
+void interface_note_rules(struct interface *interface)
 {
 	if (interface->counts_all_losses)
-		interface->uncounted += 2;
+		interface->uncounted += IBVCAP_FLOW_RULES_CHANGED;
 }
 
 /* A program may come and go between two readings. */
@@ -77,8 +77,8 @@ static void interface_note_program(struct interface *interface, uint32_t xdp_pro
 {
 	bool is_foreign = interface_is_foreign_program(interface, xdp_program);
 
-	if (is_foreign || interface->has_foreign_program)
-		interface_note_uncounted(interface);
+	if (interface->counts_all_losses && (is_foreign || interface->has_foreign_program))
+		interface->uncounted += 2;
 	interface->has_foreign_program = is_foreign;
 }
 

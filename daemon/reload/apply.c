@@ -44,7 +44,7 @@ static void reconfiguration_note_flows(const struct reconfiguration *new)
 
 	TAILQ_FOREACH (service, &new->added, link)
 		if (service->ops->kind == SERVICE_STREAM)
-			interface_note_uncounted(stream_of(service)->interface);
+			interface_note_rules(stream_of(service)->interface);
 }
 
 /* No client has attached to a new service yet: what its flows let in is lost with it, should a later step fail. */

@@ -248,7 +248,7 @@ void stream_leave(struct stream *stream)
 {
 	if (!stream->interface || stream->interface->is_abandoned) /* NULL: not even stream_init() was called */
 		return;
-	interface_note_uncounted(stream->interface);
+	interface_note_rules(stream->interface);
 	membership_free(stream->membership);
 	stream->membership = NULL;
 	stream->rejoin_due = false;
@@ -340,7 +340,7 @@ bool stream_commit_change(struct stream *stream)
 			stream_remove_flow(stream, i - 1);
 	/* The new sockets are in all groups that stay: closing the old ones leaves the others. */
 	if (change.has_changed) {
-		interface_note_uncounted(stream->interface);
+		interface_note_rules(stream->interface);
 		membership_free(stream->membership);
 		stream->membership = change.membership;
 		stream->rejoin_due = false;

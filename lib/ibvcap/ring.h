@@ -106,6 +106,9 @@ static inline uint64_t ring_load_outages(const struct ibvcap_ring *ring, uint64_
 
 /* ---- losses before the flow rules ---------------------------------------------------------------- */
 
+/* So much a change of the flow rules adds to interface_uncounted of struct ibvcap_ring. */
+#define IBVCAP_FLOW_RULES_CHANGED (UINT64_C(1) << 32)
+
 /* What a ring says of the interface's losses. */
 struct ring_interface {
 	uint64_t lost;

@@ -70,6 +70,7 @@ static const struct count counts[] = {
 	LATER(interface_from_ns),
 	LATER(interface_until_ns),
 	LATER(interface_quiet_ns),
+	LATER(interface_uncounted),
 };
 
 uint64_t recording_account_missing(const struct recording_account *account)

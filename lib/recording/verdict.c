@@ -111,6 +111,21 @@ void interface_drops_add(struct interface_drops *drops, const struct recording_a
 		drops->lost_by_stream = lost;
 	}
 	drops->counts_all = drops->counts_all && account->rx.interface_counts_all;
+	drops->uncounted |= account->rx.interface_uncounted;
+}
+
+/* The accounts of older files do not say which. */
+static const char *uncounted_text(uint64_t uncounted)
+{
+	static const char *const texts[] = {
+		[0] = "the interface does not count all of it, or the flow rules changed",
+		[IBVCAP_UNCOUNTED_INTERFACE] = "the interface does not count all of it",
+		[IBVCAP_UNCOUNTED_FLOW_RULES] = "the flow rules changed",
+		[IBVCAP_UNCOUNTED_INTERFACE | IBVCAP_UNCOUNTED_FLOW_RULES] =
+			"the interface does not count all of it, and the flow rules changed",
+	};
+
+	return texts[uncounted < sizeof(texts) / sizeof(texts[0]) ? uncounted : 0];
 }
 
 void verdict_find_interface(struct verdict *verdict, const struct interface_drops *drops)
@@ -130,9 +145,8 @@ void verdict_find_interface(struct verdict *verdict, const struct interface_drop
 			drops->lost);
 	else if (!drops->counts_all && verdict->worst == FINDING_NOTE) {
 		verdict->is_from_rules = true;
-		verdict_find(verdict, FINDING_NOTE,
-		             "what did not come to the flow rules is not known: the interface does not count all of "
-		             "it, or the flow rules changed");
+		verdict_find(verdict, FINDING_NOTE, "what did not come to the flow rules is not known: %s",
+		             uncounted_text(drops->uncounted));
 	}
 }
 

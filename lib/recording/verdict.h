@@ -52,6 +52,7 @@ struct interface_drops {
 	uint64_t lost;           /* of all streams and programs; an interface counts for each of its streams */
 	uint64_t lost_by_stream; /* of the last account's stream, in lost */
 	bool counts_all;         /* the drivers count all that is dropped */
+	uint64_t uncounted;      /* enum ibvcap_uncounted: why they do not; 0: not known */
 };
 
 #define INTERFACE_DROPS_INIT     \

@@ -236,7 +236,8 @@ static struct verdict judge_received(const struct recv_summary *summary)
 	verdict_find_unjoined(&verdict, u64_min(account->unjoined, account->no_buffer_least), account->no_buffer_least);
 	verdict_find_unknown(&verdict, account->unknown & ~(uint32_t)IBVCAP_UNKNOWN_NO_PACKETS); /* said above */
 	verdict_find_interface(&verdict, &(struct interface_drops){.lost = account->interface_lost,
-	                                                           .counts_all = account->interface_counts_all});
+	                                                           .counts_all = account->interface_counts_all,
+	                                                           .uncounted = account->interface_uncounted});
 	if (!account->until_ns)
 		verdict_find(&verdict, FINDING_DOUBT, "a tap is not told what the network card lost");
 	if (summary->tracker)

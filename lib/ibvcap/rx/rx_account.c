@@ -329,6 +329,21 @@ static bool counts_all_between(const struct ibvcap_rx_moment *from, const struct
 	       from->interface_uncounted_before == until->interface_uncounted_after;
 }
 
+/* enum ibvcap_uncounted. After a restart the counts cannot be compared. */
+static uint64_t uncounted_between(const struct ibvcap_rx_moment *from, const struct ibvcap_rx_moment *until)
+{
+	uint64_t before = from->interface_uncounted_before, after = until->interface_uncounted_after;
+	uint64_t uncounted = 0;
+
+	if (from->epochs != until->epochs)
+		return 0;
+	if (after % 2 || (uint32_t)before != (uint32_t)after)
+		uncounted |= IBVCAP_UNCOUNTED_INTERFACE;
+	if (before / IBVCAP_FLOW_RULES_CHANGED != after / IBVCAP_FLOW_RULES_CHANGED)
+		uncounted |= IBVCAP_UNCOUNTED_FLOW_RULES;
+	return uncounted;
+}
+
 static bool has_all_queues(const struct ibvcap_rx_moment *moment)
 {
 	return (uint32_t)__builtin_popcount(moment->queues) == moment->n_queues;
@@ -406,6 +421,7 @@ int ibvcap_rx_account_between(const struct ibvcap_rx_moment *from, const struct 
 		.outages = outages_between(from, until),
 		.unknown = unknown_between(from, until),
 		.interface_counts_all = counts_all_between(from, until),
+		.interface_uncounted = uncounted_between(from, until),
 		.interface_lost = interface_lost_between(from, until),
 	};
 	int r = sized_struct_check(from, sizeof(*from), "ibvcap_rx_moment");

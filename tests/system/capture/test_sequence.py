@@ -20,7 +20,7 @@ BEFORE, COMPLETE = ("before the network card", "complete: no packet is missing, 
     testbed.BACKEND == "verbs" else (
         "before the flow rules, by the sender, the network or the card",
         "complete from the flow rules on: no packet is missing, by the packets' own numbers, too; what did not "
-        "come to the flow rules is not known: the interface does not count all of it, or the flow rules changed")
+        "come to the flow rules is not known: the interface does not count all of it")
 ZERO = {"lost": 0, "repeated": 0, "reordered": 0, "late": 0, "stray": 0, "restarted": 0}
 
 

@@ -354,6 +354,7 @@ def test_a_program_that_drops_packets_for_a_moment_leaves_losses_unknown(daemon,
 
     assert record_counted(one, record, tmp, lambda: send(wire, 300)) == ([*range(300)], True)
     assert record_counted(one, record, tmp, drop) == ([*range(300), *range(310, 610)], False)
+    assert ": the interface does not count all of it\n" in ibvcap("info", tmp / "one.pcapng").stdout
     time.sleep(3)  # packets may wait in the interface while later ones are dropped
     assert record_counted(one, record, tmp, lambda: send(wire, 300)) == ([*range(300)], True)
 
@@ -468,3 +469,4 @@ def test_a_file_does_not_say_that_no_packet_passed_flow_rules_that_changed(daemo
 
     assert record_counted(one, record, tmp, lambda: send(wire, 300)) == ([*range(300)], True)
     assert record_counted(one, record, tmp, change) == ([*range(300), *range(310, 320)], False)
+    assert ": the flow rules changed\n" in ibvcap("info", tmp / "one.pcapng").stdout

@@ -101,6 +101,7 @@ Test(account_json, the_text_is_the_documented_one)
 		"\"outage_from_ns\":1795334400000000007,\"outage_until_ns\":1795334400000000008,"
 		"\"interface_lost\":317,\"interface_from_ns\":1795334400000000009,"
 		"\"interface_until_ns\":1795334400000000010,\"interface_quiet_ns\":1795334400000000011,"
+		"\"interface_uncounted\":0,"
 		"\"unknown\":[\"restart\",\"away\",\"failed\",\"outage\",\"unsettled\",\"edge\",\"queues\","
 		"\"removed\",\"abandoned\",\"interface\",\"no_packets\",\"fragments\"],\"interface_counts_all\":true,"
 		"\"last\":true,\"verdict\":\"incomplete\"}");

@@ -220,8 +220,12 @@ Test(inspect_verdict, what_an_interface_dropped_is_a_doubt_that_the_packets_own_
 	     account->rx.unknown |= IBVCAP_UNKNOWN_OUTAGE);
 	CASE("a driver that does not count all", FINDING_NOTE,
 	     "complete from the flow rules on: no packet is missing; what did not come to the flow rules is not "
-	     "known",
+	     "known: the interface does not count all of it, or the flow rules changed",
 	     account->rx.interface_counts_all = false);
+	CASE("the same, and the account says so", FINDING_NOTE, "is not known: the interface does not count all of it",
+	     account->rx.interface_counts_all = false, account->rx.interface_uncounted = IBVCAP_UNCOUNTED_INTERFACE);
+	CASE("flow rules that changed", FINDING_NOTE, "is not known: the flow rules changed",
+	     account->rx.interface_counts_all = false, account->rx.interface_uncounted = IBVCAP_UNCOUNTED_FLOW_RULES);
 }
 
 /* ---- malformed ----------------------------------------------------------------------------------- */

@@ -427,6 +427,12 @@ struct ibvcap_rx_moment {
 };
 
 /** What is known of the packets between two moments. Begin with IBVCAP_INIT. */
+/* Why packets may have been lost before the flow rules without a count. */
+enum ibvcap_uncounted {
+	IBVCAP_UNCOUNTED_INTERFACE = 1 << 0,  /* the interface did not count all, at the end or for a time */
+	IBVCAP_UNCOUNTED_FLOW_RULES = 1 << 1, /* the flow rules changed */
+};
+
 struct ibvcap_rx_account {
 	size_t size;
 	uint64_t from_ns;  /* UTC */
@@ -464,6 +470,7 @@ struct ibvcap_rx_account {
 	 * others of no_buffer found no free row, or ibvcap(1) has their reason.
 	 */
 	uint64_t unjoined;
+	uint64_t interface_uncounted; /* enum ibvcap_uncounted: why interface_counts_all is 0. 0: it is not known */
 };
 
 /**

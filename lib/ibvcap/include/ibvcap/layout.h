@@ -348,7 +348,8 @@ struct ibvcap_ring {
 	IBVCAP_ATOMIC(uint64_t) interface_read_ns;
 	/*
 	 * Grows when the interface may drop packets that nothing counts, and when it counts all again: odd while it
-	 * may. 0: it has counted all in this epoch. Stored before interface_read_ns.
+	 * may. 0: it has counted all in this epoch. The upper half grows when the flow rules change while it counts
+	 * all: packets may pass these uncounted. Stored before interface_read_ns.
 	 */
 	IBVCAP_ATOMIC(uint64_t) interface_uncounted;
 
