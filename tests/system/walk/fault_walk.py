@@ -415,7 +415,7 @@ class Walk:
         assert self.counts["complete"], self.counts
         if LIDAR_PORTS[-1] not in self.ports:
             self.change_flows()
-        walk_away.expect_held(self, held, walk_away.take_held(self))
+        walk_away.expect_held(self, held)
         self.daemon.stop_clean()
 
     def close(self):

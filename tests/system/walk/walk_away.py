@@ -127,17 +127,26 @@ def go_and_come_back(walk, way=None):
 # ---- what the daemon holds -------------------------------------------------------------------------------------------
 
 
+def held_by(walk):
+    return Held(walk.daemon, walk.net, walk.away)
+
+
 def take_held(walk):
     """At rest, without clients."""
-    held = Held(walk.daemon, walk.net, walk.away)
+    held = held_by(walk)
     return held.at_rest(), held.own_kib()
 
 
-def expect_held(walk, before, after):
-    (things, own_kib), (things_now, own_kib_now) = before, after
+def difference(things, things_now):
+    found = {kind: (Counter(things_now[kind]) - Counter(there), Counter(there) - Counter(things_now[kind]))
+             for kind, there in things.items()}
+    return {kind: of_kind for kind, of_kind in found.items() if any(of_kind)}
+
+
+def expect_held(walk, before):
+    """Soon after the last client has gone."""
+    (things, own_kib), held = before, held_by(walk)
     assert (GROUP_IN_KERNEL, "1") in things["groups"], things
-    for kind, there in things.items():
-        more, gone = Counter(things_now[kind]) - Counter(there), Counter(there) - Counter(things_now[kind])
-        assert not more and not gone, (kind, more, gone)
-    walk.log(f"memory of its own: {own_kib} KiB in the beginning, {own_kib_now} KiB in the end")
-    assert own_kib_now < own_kib + MORE_KIB, (own_kib, own_kib_now)
+    wait_until(lambda: not difference(things, held.take()), 30, lambda: difference(things, held.take()))
+    walk.log(f"memory of its own: {own_kib} KiB in the beginning, {held.own_kib()} KiB in the end")
+    assert held.own_kib() < own_kib + MORE_KIB, (own_kib, held.own_kib())
