@@ -53,6 +53,25 @@ def await_line(process, pattern):
     raise AssertionError("".join(lines))
 
 
+def test_a_capture_is_sent_to_another_machine_by_one_command(net, wire, try_on):
+    """It has datagrams of 12,608 and 16,640 bytes in fragments, and the MTU is 1500."""
+    capture = testbed.ROOT / "tests/data/lidar-same-ports.pcap"
+    there = testbed.in_namespace(net.tx, lambda: testbed.udp_receiver(wire.tx_address, 7502))
+    with there:
+        process = try_on("--replay", capture, wire.interface, f"{wire.tx_address}:7502", SUDO_UID="65534",
+                         SUDO_GID="65534")
+        text = process.communicate(timeout=60)[0]
+        assert process.returncode == 0 and "submitted 4 = completed 4" in text, text
+        there.settimeout(10)
+        assert sorted(len(there.recv(65536)) for _ in range(4)) == [48, 48, 12608, 16640]
+    assert not glob.glob("/tmp/ibvcap-try.*")
+
+
+def test_a_capture_needs_an_address_and_a_port(try_on, wire):
+    process = try_on("--replay", "x.pcap", wire.interface, "7502")
+    assert "ADDRESS:PORT" in process.communicate(timeout=60)[0] and process.returncode == 64
+
+
 def test_what_comes_is_counted_each_second_and_read_by_the_user_of_sudo(net, wire, try_on, build):
     process = try_on("-b", "packet", wire.interface, "7502", "239.1.7.9:7503", SUDO_UID="65534", SUDO_GID="65534")
     lines = await_line(process, r"\^C ends it")
@@ -118,7 +137,7 @@ def test_datagrams_in_fragments_are_joined_once_they_are_seen(net, wire, try_on)
     wire.send(*sum(sent, []))
     assert "lost" not in await_line(process, r"matched 90 = published 10 .* joined 80")[-1]
     wire.send(*sent[0][:-1])
-    await_line(process, "; 1 datagrams lost: not all their fragments came")
+    await_line(process, "; 1 datagrams lost: not all of their fragments came")
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=30)[0]
     assert "did not come in 200 ms" in said and "none was lost" not in said
