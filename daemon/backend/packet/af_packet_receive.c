@@ -151,24 +151,35 @@ static __attribute__((noinline)) uint32_t receive_find_frame_tag(const struct af
 	return is_read ? flow_tags_find(receive->tags, &headers) : 0;
 }
 
-static void receive_fill_row(struct af_packet_receive *receive, const struct receive_frame *frame,
-                             const struct af_packet_row *row, uint8_t flags, struct backend_event *event)
+/* A row of wire_bytes, of which the first `present` bytes were copied. */
+static inline void receive_end_row(struct af_packet_receive *receive, const struct receive_frame *frame,
+                                   uint32_t wire_bytes, uint32_t present, uint8_t flags, struct backend_event *event)
 {
 	const struct tpacket2_hdr *header = frame->header;
-	uint32_t row_bytes = receive->rows.header_bytes + receive->rows.slot_bytes, present = 0;
+	uint32_t row_bytes = receive->rows.header_bytes + receive->rows.slot_bytes;
 
-	for (uint32_t i = 0; i < row->n_parts; present += row->parts[i++].n)
-		posted_rows_copy(&receive->rows, present, row->parts[i].bytes, row->parts[i].n);
-	posted_rows_end(&receive->rows, row->bytes, event);
+	posted_rows_end(&receive->rows, wire_bytes, event);
 	event->timestamp_raw = receive->timestamps ? header->tp_sec * TIME_SECOND_NS + header->tp_nsec : 0;
 	event->tag = receive->tags ? receive_find_frame_tag(receive, frame) : 0;
 	event->flags = flags;
 	event->flags |= header->tp_status & TP_STATUS_TS_RAW_HARDWARE ? 0 : receive->flag_of_kernel_time;
 	/* The socket had no room for the whole frame. That does not matter if the row is full. */
-	if (present < row->bytes && present < row_bytes) {
+	if (present < wire_bytes && present < row_bytes) {
 		event->status = BACKEND_LENGTH_ERROR;
 		event->bytes = 0;
 	}
+}
+
+static __attribute__((noinline, cold)) void receive_fill_row(struct af_packet_receive *receive,
+                                                             const struct receive_frame *frame,
+                                                             const struct af_packet_row *row, uint8_t flags,
+                                                             struct backend_event *event)
+{
+	uint32_t present = 0;
+
+	for (uint32_t i = 0; i < row->n_parts; present += row->parts[i++].n)
+		posted_rows_copy(&receive->rows, present, row->parts[i].bytes, row->parts[i].n);
+	receive_end_row(receive, frame, row->bytes, present, flags, event);
 }
 
 /*
@@ -207,17 +218,36 @@ static __attribute__((noinline, cold)) uint8_t receive_find_partial_checksum(con
 	return 0;
 }
 
-static void receive_take_frame(struct af_packet_receive *receive, const struct tpacket2_hdr *header,
-                               struct backend_event *event)
+/* A frame that is longer than its slot, lacks its tag, its Ethernet header or its checksum. */
+static __attribute__((noinline)) void
+receive_take_unusual(struct af_packet_receive *receive, const struct tpacket2_hdr *header, struct backend_event *event)
 {
 	const struct receive_frame frame = receive_read_frame(receive, header);
 	struct af_packet_row row;
 	uint8_t flags = 0;
 
-	if (__builtin_expect(header->tp_status & TP_STATUS_CSUMNOTREADY, 0))
+	if (header->tp_status & TP_STATUS_CSUMNOTREADY)
 		flags = receive_find_partial_checksum(receive, &frame);
 	receive_describe_frame(receive, &frame, &row);
 	receive_fill_row(receive, &frame, &row, flags, event);
+}
+
+static inline void receive_take_frame(struct af_packet_receive *receive, const struct tpacket2_hdr *header,
+                                      struct backend_event *event)
+{
+	const uint32_t unusual = TP_STATUS_COPY | TP_STATUS_VLAN_VALID | TP_STATUS_CSUMNOTREADY;
+
+	if (__builtin_expect(receive->queue.backend->has_ethernet && !(header->tp_status & unusual), 1)) {
+		const struct receive_frame frame = {.header = header,
+		                                    .bytes = (const uint8_t *)header + header->tp_mac,
+		                                    .n_bytes = header->tp_snaplen,
+		                                    .before_ip = header->tp_net - header->tp_mac};
+
+		posted_rows_copy(&receive->rows, 0, frame.bytes, frame.n_bytes);
+		receive_end_row(receive, &frame, header->tp_len, frame.n_bytes, 0, event);
+	} else {
+		receive_take_unusual(receive, header, event);
+	}
 	af_packet_ring_release(&receive->ring);
 }
 
