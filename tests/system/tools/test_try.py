@@ -27,9 +27,10 @@ def try_on_fixture(net):
     tools = testbed.reachable(testbed.BUILD / "tools/ibvcap").parent
     path = f"{tools}:{testbed.BUILD}/daemon:{os.environ['PATH']}"
 
-    def start(*arguments, **environment):
+    def start(*arguments, stdin=None, **environment):
         words = net.command(net.rx, PROGRAM, *arguments)
-        process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        process = subprocess.Popen(list(map(str, words)), stdin=stdin, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True,
                                    env={**os.environ, "PATH": path, "LD_LIBRARY_PATH": str(tools), **environment})
         limit = threading.Timer(60, process.terminate)  # its output ends, and so does a test that waits for a line
         limit.start()
@@ -65,6 +66,13 @@ def test_a_capture_is_sent_to_another_machine_by_one_command(net, wire, try_on):
         there.settimeout(10)
         assert sorted(len(there.recv(65536)) for _ in range(4)) == [48, 48, 12608, 16640]
     assert not glob.glob("/tmp/ibvcap-try.*")
+
+
+def test_a_capture_comes_from_standard_input_and_one_port_is_sent(net, wire, try_on):
+    with open(testbed.ROOT / "tests/data/lidar-os0-32.pcap", "rb") as capture:
+        process = try_on("--replay", "-", "--port", 9, wire.interface, f"{wire.tx_address}:7502", stdin=capture)
+        text = process.communicate(timeout=60)[0]
+    assert "no bytes" not in text and "is sent" in text or "can be sent" in text, text
 
 
 def test_a_capture_needs_an_address_and_a_port(try_on, wire):
@@ -141,6 +149,22 @@ def test_datagrams_in_fragments_are_joined_once_they_are_seen(net, wire, try_on)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=30)[0]
     assert "did not come in 200 ms" in said and "none was lost" not in said
+
+
+def test_datagrams_without_their_first_fragment_are_not_said_to_be_none(net, wire, try_on):
+    set_mtu(net, wire, 1500)
+    process = try_on("-b", "packet", wire.interface, "7502")
+    await_line(process, r"\^C ends it")
+    sent = [frames.fragments(bytes(12000), wire.address, 7502, wire.mac_bytes(), 1500, wire.tx_address,
+                             identification=number) for number in range(10)]
+    wire.send(*sum(sent, []))
+    await_line(process, "starts again with rows for any")
+    await_line(process, "matched 0")
+    wire.send(*sum(sent, []), *sent[0][1:])
+    await_line(process, "ambiguous 8")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[0]
+    assert "none was lost" not in said and "which has the port, did not come" in said, said
 
 
 def test_the_daemons_warnings_are_shown(wire, try_on):
