@@ -89,7 +89,7 @@ static enum datagram_verdict judge_frame(const struct frame *frame, uint32_t cap
 	bool is_udp = frame->ip_version && frame->protocol == IPPROTO_UDP;
 
 	if (is_udp && frame_is_fragment(frame))
-		return DATAGRAM_FRAGMENT;
+		return captured < wire_bytes && captured < frame->ip_end ? DATAGRAM_CUT : DATAGRAM_FRAGMENT;
 	if (frame_is_malformed(frame, wire_bytes))
 		return DATAGRAM_MALFORMED;
 	switch (frame->end) {
