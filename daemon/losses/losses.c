@@ -65,6 +65,7 @@ static void losses_queue_note(struct losses_queue *queue, enum losses_level leve
 	queue->note.accounted = counts->accounted + counts->held - counts->split;
 	queue->note.dropped = counts->dropped;
 	queue->note.split = counts->split;
+	queue->note.unjoined = counts->unjoined;
 	losses_publish_note(queue);
 	queue->noted = (struct losses_noted){
 		.at_ns = counts->now_ns,
@@ -98,6 +99,7 @@ void losses_queue_read(struct losses_queue *queue, const struct losses_reading *
 		queue->before = queue->noted;
 		/* The control thread has added up the last notes since. It knows no loss that is later than now. */
 		queue->before.losses.no_buffer = losses_now(queue, counts).no_buffer;
+		queue->before.losses.unjoined = note->unjoined;
 		note->n_before = queue->noted.n;
 		note->has_before = 1;
 	}
@@ -112,6 +114,7 @@ static void losses_queue_record(struct losses_queue *queue, uint64_t until_ns, c
 
 	queue->record = counts->decided_ns == UINT64_MAX ? LOSSES_RECORD_MADE : LOSSES_RECORD_PARTIAL;
 	note->dropped = counts->dropped;
+	note->unjoined = counts->unjoined;
 	note->settled = (struct ledger_entry){
 		.until_ns = u64_min(until_ns, counts->decided_ns),
 		.read_utc_ns = queue->before.utc_ns,
@@ -327,7 +330,7 @@ static bool losses_make_entry(const struct losses *losses, const struct losses_n
 		all->before.outages = u64_min(all->before.outages, settled->before.outages);
 		all->after.outages = u64_max(all->after.outages, settled->after.outages);
 		all->before.unjoined += settled->before.unjoined;
-		all->after.unjoined += settled->after.unjoined;
+		all->after.unjoined += notes[i].unjoined;
 		entry->queues[i].head = settled->head;
 		entry->queues[i].marks_before = settled->before.marks;
 		entry->queues[i].marks_after = settled->after.marks;

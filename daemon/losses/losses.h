@@ -65,6 +65,7 @@ struct losses_note {
 	uint64_t n_before;             /* the same without the held, at a time before that reading or an older one */
 	uint64_t has_before;           /* 0: n_before is not known yet */
 	uint64_t dropped;
+	uint64_t unjoined; /* of dropped */
 	uint64_t split;
 	/*
 	 * What is settled of the queue, in an entry without its number and no_buffer_most: each packet that steering

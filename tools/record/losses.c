@@ -116,13 +116,16 @@ static void note_no_buffer(struct losses *losses, uint64_t n, uint64_t n_unjoine
 	const char *words = recording_causes[RECORDING_CAUSE_NO_BUFFER].name;
 	const char *unjoined = recording_causes[RECORDING_CAUSE_UNJOINED].cause;
 	struct recording_losses named = {.no_buffer_since_ns = since_ns};
-	char from[REPORT_UTC_BYTES] = "", to[REPORT_UTC_BYTES], of_them[160] = "";
+	char from[REPORT_UTC_BYTES] = "", to[REPORT_UTC_BYTES], of_them[320] = "";
 
 	if (since_ns)
 		report_format_utc(since_ns, 3, from);
 	report_format_utc(read_ns, 3, to);
 	if (n_unjoined && n_unjoined < n)
 		snprintf(of_them, sizeof(of_them), "; %" PRIu64 " of them are %s", n_unjoined, unjoined);
+	if (n_unjoined) /* see DATAGRAM_TIMEOUT_NS */
+		snprintf(of_them + strlen(of_them), sizeof(of_them) - strlen(of_them),
+		         "; these came some 200 ms before that, as the daemon waits so long for a fragment");
 	losses->no_buffer += n;
 	losses->unjoined += n_unjoined;
 	named.n[RECORDING_CAUSE_NO_BUFFER] = n;

@@ -335,7 +335,7 @@ static void explain_ring_full(const struct why_facts *facts, struct why_line *li
 
 	line->remedy = NULL;
 	if (n_ring_full == 0) {
-		line->cause = "dropped by the kernel before they came to the worker; the next lines have the causes";
+		line->cause = "they got no row; the next lines have the causes";
 		return;
 	}
 	write_no_buffer_cause(facts, n_ring_full, cause, report->no_buffer_remedy);

@@ -79,7 +79,7 @@ int ibvcap_rx_add_losses(const struct ibvcap_rx *rx, const struct ibvcap_rx_batc
 		losses->before_ns = found.read_utc_ns;
 		losses->unjoined = u64_min(losses->before, opened.unjoined - losses->counted_unjoined);
 		losses->counted = opened.no_buffer;
-		losses->counted_unjoined = opened.unjoined;
+		losses->counted_unjoined += losses->unjoined; /* some may be among losses that are found later */
 	}
 	losses->counted_ns = u64_max(losses->counted_ns, last_reading_of(ledger, losses->counted));
 	if (newest.after.no_buffer >= losses->known) {

@@ -194,10 +194,24 @@ static void work(uint32_t i)
 
 /* ---- the control thread -------------------------------------------------------------------------- */
 
+/* All other losses are drops of the devices. */
+static void expect_unjoined_named(const struct ledger_losses *losses)
+{
+	uint64_t dropped = 0;
+
+	for (uint32_t i = 0; i < history.kind.n_queues; i++)
+		dropped += history.devices[i].dropped;
+	if (losses->no_buffer > losses->unjoined + dropped)
+		cr_fail("%lu losses, of these %lu datagrams that lack a fragment: the devices dropped only %lu",
+		        losses->no_buffer, losses->unjoined, dropped);
+}
+
 static void write_entry(enum losses_change change)
 {
 	if (change == LOSSES_SAME)
 		return;
+	expect_unjoined_named(&history.losses.entry.of_stream.before);
+	expect_unjoined_named(&history.losses.entry.of_stream.after);
 	if (change == LOSSES_RENEWED)
 		history.n_entries--;
 	cr_assert(history.n_entries < 2 * N_STEPS);
