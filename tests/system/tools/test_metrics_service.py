@@ -195,6 +195,8 @@ NO_PANEL = {
         "ibvcap_interface_loss_packets", "ibvcap_interface_loss_from_timestamp_seconds",
         "ibvcap_interface_loss_to_timestamp_seconds"},
     "changes with leap seconds": {"ibvcap_stream_tai_offset_seconds"},
+    "of each sender; the panels have the sum of their channel": {
+        "ibvcap_sender_fragmented_packets_total", "ibvcap_sender_fragments_total"},
     "counted for the channel alone": {
         "ibvcap_sender_batches_total", "ibvcap_sender_queue_resets_total", "ibvcap_sender_wakes_total",
         "ibvcap_sender_bad_senders_total", "ibvcap_sender_senders"},
