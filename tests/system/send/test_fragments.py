@@ -299,6 +299,25 @@ def test_a_lidar_capture_of_whole_datagrams_is_replayed_at_mtu_1500(daemon, net,
     assert one.expect_sent_sum()["fragmented"] == 64
 
 
+@pytest.mark.parametrize("name", ["lidar-same-ports.pcap", "lidar-os0-32.pcap"])
+def test_a_replayed_capture_arrives_in_a_stream_at_mtu_1500(daemon, net, wire, looped, consumer, name):
+    """The first has fragments, the second whole datagrams above the MTU."""
+    set_mtu_of_loop(net, 1500, wire, looped)
+    capture = testbed.ROOT / "tests/data" / name
+    sent = [bytes.fromhex(line) for line in run(
+        "tshark", "-2", "-n", "-o", "ip.defragment:TRUE", "-r", capture, "-Y", "udp.length", "-T", "fields", "-e",
+        "udp.payload").stdout.split()]
+    stream = testbed.stream(looped, flows=[testbed.flow(PORT, GROUPS[4])], payload_size=IPV4_MAX, history_blocks=8,
+                            receive_queue_slots=512)
+    one = start(daemon, wire, streams=[stream], payload_size=IPV4_MAX, arena_slots=256,
+                destinations=[{"address": GROUPS[4], "port": PORT}])
+    reader = consumer(one, "lidar", "--count", len(sent), "--timeout", 30000)
+    assert tool(one, "replay", capture, "--rate", 500)["completed"] == len(sent)
+    rows, _ = reader.finish()
+    assert [row["payload"] for row in rows] == sent and max(map(len, sent)) > 1472
+    assert one.expect_sum()["published"] == len(sent)
+
+
 def test_the_pattern_is_sent_in_payloads_of_any_size(daemon, net, wire, looped):
     set_mtu_of_loop(net, 1500, wire, looped)
     stream = testbed.stream(looped, flows=[testbed.flow(PORT, GROUPS[4])], payload_size=IPV4_MAX, history_blocks=8,
