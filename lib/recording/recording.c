@@ -46,7 +46,7 @@ static ssize_t read_unpacked(void *context, void *to, size_t n)
 	return (ssize_t)n;
 }
 
-/* Damage is told by the reader, behind what is whole. */
+/* A damaged file has its whole blocks read first; then recording_next() returns the error. */
 static void read_head(struct recording *recording)
 {
 	while (recording->head_bytes < RECORDING_HEAD_BYTES) {

@@ -196,7 +196,7 @@ def test_a_card_that_is_unplugged_and_back(start_daemon, card, backend):
 
 
 class Flood(threading.Thread):
-    """Packets from the other end of the card's wire, which stays, until it is told to end."""
+    """Sends packets from the other end of the card's wire until the test ends it. That end stays."""
 
     def __init__(self, card):
         super().__init__(daemon=True)

@@ -621,13 +621,17 @@ def test_a_recording_says_what_was_lost_to_fragments(daemon, narrow, tmp, at_onc
         expect_named_datagram(tmp / "frames.pcapng")
 
 
-def expect_named_datagram(path):
+def gaps_of(path):
     done = subprocess.run([Recorder.tool, "info", "--json", path], capture_output=True, text=True, check=False)
     info, = json.loads(done.stdout)
-    gap, = info["gaps"]
+    return info["gaps"], done.stdout
+
+
+def expect_named_datagram(path):
+    (gap,), text = gaps_of(path)
     assert "1 packets lost (no_buffer): datagrams of which an IP fragment did not come" in gap["why"], gap
     assert " between 20" in gap["why"] and "some 200 ms before that" in gap["why"], gap
-    assert "no row" not in done.stdout and "card" not in gap["why"], gap
+    assert "no row" not in text and "card" not in gap["why"], gap
 
 
 def test_each_loss_of_a_datagram_is_named_as_one(daemon, narrow, tmp):
@@ -644,11 +648,9 @@ def test_each_loss_of_a_datagram_is_named_as_one(daemon, narrow, tmp):
     narrow.send(*fragments(narrow, bytes(SIZE), identification=60))
     time.sleep(0.5)
     recorder.stop()
-    done = subprocess.run([Recorder.tool, "info", "--json", tmp / "frames.pcapng"], capture_output=True, text=True,
-                          check=False)
-    info, = json.loads(done.stdout)
-    assert sum(gap["lost"] for gap in info["gaps"]) == 6, info["gaps"]
-    assert all("an IP fragment did not come" in gap["why"] for gap in info["gaps"]), info["gaps"]
+    gaps, _ = gaps_of(tmp / "frames.pcapng")
+    assert sum(gap["lost"] for gap in gaps) == 6, gaps
+    assert all("an IP fragment did not come" in gap["why"] for gap in gaps), gaps
 
 
 def test_a_datagram_without_its_first_fragment_may_be_of_another_port(daemon, narrow, tmp):

@@ -119,7 +119,7 @@ def test_each_size_around_a_border_arrives_at_an_ordinary_socket(daemon, net, wi
 
 @pytest.mark.parametrize("checksum", ["device", "software", "zero"])
 def test_fragments_are_as_the_standard_says(daemon, net, wire, sender, checksum):
-    """Each byte of each frame, whoever makes the checksums of whole packets."""
+    """Each byte of each frame, with each value of udp_checksum."""
     set_mtu(net, wire, 1500)
     one = start(daemon, wire, udp_checksum=checksum)
     tap = wires.Tap(net, wire)

@@ -132,7 +132,8 @@ def test_what_a_row_has_no_room_for_gets_larger_rows(net, wire, try_on, build):
     assert "since then is accounted for, and none was lost" in process.communicate(timeout=30)[0]
 
 
-def test_datagrams_in_fragments_are_joined_once_they_are_seen(net, wire, try_on):
+def begin_joining(net, wire, try_on):
+    """The program after it has seen fragments and started again, and ten datagrams in fragments."""
     set_mtu(net, wire, 1500)
     process = try_on("-b", "packet", wire.interface, "7502")
     await_line(process, r"\^C ends it")
@@ -142,6 +143,11 @@ def test_datagrams_in_fragments_are_joined_once_they_are_seen(net, wire, try_on)
     await_line(process, r"matched 10 = .*; 10 fragments of longer datagrams, 105280 bytes of them lost")
     await_line(process, "starts again with rows for any")
     await_line(process, "matched 0")
+    return process, sent
+
+
+def test_datagrams_in_fragments_are_joined_once_they_are_seen(net, wire, try_on):
+    process, sent = begin_joining(net, wire, try_on)
     wire.send(*sum(sent, []))
     assert "lost" not in await_line(process, r"matched 90 = published 10 .* joined 80")[-1]
     wire.send(*sent[0][:-1])
@@ -152,14 +158,7 @@ def test_datagrams_in_fragments_are_joined_once_they_are_seen(net, wire, try_on)
 
 
 def test_datagrams_without_their_first_fragment_are_not_said_to_be_none(net, wire, try_on):
-    set_mtu(net, wire, 1500)
-    process = try_on("-b", "packet", wire.interface, "7502")
-    await_line(process, r"\^C ends it")
-    sent = [frames.fragments(bytes(12000), wire.address, 7502, wire.mac_bytes(), 1500, wire.tx_address,
-                             identification=number) for number in range(10)]
-    wire.send(*sum(sent, []))
-    await_line(process, "starts again with rows for any")
-    await_line(process, "matched 0")
+    process, sent = begin_joining(net, wire, try_on)
     wire.send(*sum(sent, []), *sent[0][1:])
     await_line(process, "ambiguous 8")
     process.send_signal(signal.SIGINT)

@@ -33,7 +33,7 @@ def channels(away):
 
 
 class Steady(threading.Thread):
-    """Sends on the wire at which nothing happens, until it is told to end."""
+    """Sends on the wire that the walk does not change, until the walk ends it."""
 
     def __init__(self, wire):
         super().__init__(daemon=True)
