@@ -178,7 +178,7 @@ def check_failure(checks, it):
     it.do("start")
     it.flow(0, GROUP, PORT)
     checks.send(*[pattern(S)] * 4)
-    statuses = [event[2] for event in it.receive(8)]
+    statuses = [event[2] for event in it.receive_flushed(8)]
     checks.expect("a slot that the device may not write fails the queue",
                   statuses == [OK, OK, SLOT_ERROR] + [FLUSHED] * 5, statuses)
     checks.answer("asynchronous event after it",

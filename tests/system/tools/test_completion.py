@@ -58,7 +58,7 @@ def complete(request, tmp):
 def options(*command):
     text = subprocess.run([testbed.BUILD / command[0], *command[1:], "--help"], capture_output=True, text=True,
                           check=True).stdout
-    return {word.split("=")[0] for line in text.splitlines() if line.startswith("  -")
+    return {word.split("=")[0] for line in text.splitlines() if line.startswith(("  -", "      --"))
             for word in line.split()[:2] if word.startswith("--")}
 
 
