@@ -17,6 +17,7 @@ import pytest
 import testbed
 from backend_probing import MARKS
 from recordings import accounts
+from steering import no_steering
 from testbed import wait_until
 from wires import in_namespace
 
@@ -24,6 +25,12 @@ pytestmark = [*MARKS, pytest.mark.skipif(testbed.BACKEND != "xdp", reason="IBVCA
 N_SOCKETS = 16
 PIDFD_GETFD, BPF = 438, {"x86_64": 321, "aarch64": 280}.get(os.uname().machine)  # system calls
 LINK_DETACH = 34  # enum bpf_cmd
+
+
+@pytest.fixture(autouse=True)
+def unsteered():
+    with no_steering():
+        yield
 
 
 def set_queues(net, wire, n):

@@ -18,6 +18,7 @@ import testbed
 from ibvcap_tool import IBVCAP, ibvcap, why_lines
 from recordings import NOT_COMPLETE, NOT_PROVEN, accounts, comments, numbers, recorded, run, send, stop_at_rest
 from slow_kernel import slow_kernel as slow_kernel_of
+from steering import steering
 from stopped_thread import stopped, threads
 from testbed import BACKEND, in_namespace, wait_until
 from wires import SO_SNDBUFFORCE
@@ -58,10 +59,6 @@ def expect_not_proven(code, file):
 
 def set_mtu(wire, mtu):
     run("ip", "-n", wire.net.rx, "link", "set", wire.interface, "mtu", str(mtu))
-
-
-def set_queue(wire, file, value):
-    run("ip", "netns", "exec", wire.net.rx, "sh", "-c", f"echo {value} >/sys/class/net/{wire.interface}/{file}")
 
 
 @pytest.fixture
@@ -132,11 +129,8 @@ def test_a_lower_mtu_for_a_time_takes_packets_and_no_file_says_complete(daemon, 
 @pytest.mark.skipif(BACKEND != "packet", reason="xdp takes packets before the backlog, and verbs from the card")
 def test_a_full_backlog_takes_packets_and_no_file_says_complete(daemon, wire, record, tmp, slow_kernel):
     one = daemon([testbed.stream(wire, history_blocks=1024)])
-    set_queue(wire, "queues/rx-0/rps_cpus", 2)
-    try:
+    with steering(wire.net.rx, wire.interface):
         n_lost = n_lost_in_haste(one, record, tmp, wire)
-    finally:  # an interface that is deleted with RPS leaves it switched on for the machine
-        set_queue(wire, "queues/rx-0/rps_cpus", 0)
     assert interface_of(one)["backlog_dropped"] == n_lost, interface_of(one)
 
 
@@ -144,7 +138,7 @@ def test_a_full_backlog_takes_packets_and_no_file_says_complete(daemon, wire, re
 def test_a_veth_that_cannot_deliver_takes_packets_and_no_file_says_complete(daemon, wire, record, tmp, slow_kernel):
     wire.move_sender()
     one = daemon([testbed.stream(wire, history_blocks=1024)])
-    set_queue(wire, "threaded", 1)
+    run("ip", "netns", "exec", wire.net.rx, "sh", "-c", f"echo 1 >/sys/class/net/{wire.interface}/threaded")
     n_lost = n_lost_in_haste(one, record, tmp, wire)
     assert interface_of(one)["peer_dropped"] >= n_lost, interface_of(one)
 

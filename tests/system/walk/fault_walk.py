@@ -41,6 +41,7 @@ import testbed  # noqa: E402  # reads the environment
 import walk_away  # noqa: E402
 from held import ONE_HEAP  # noqa: E402
 from slow_kernel import slow_kernel  # noqa: E402
+from steering import no_steering, steering  # noqa: E402
 from stopped_thread import stopped, threads  # noqa: E402
 from testbed import run, wait_until  # noqa: E402
 from walk_attacks import ATTACKS  # noqa: E402
@@ -288,20 +289,19 @@ class Walk:
         run("ip", "-n", self.net.rx, "link", "set", self.wire.interface, "mtu", 9000)
 
     def full_backlog(self):
-        """The kernel is slow, and gets a burst: on packet by another CPU, whose backlog drops some. Of a veth that has
-        fewer receive queues than its peer sends to, RPS warns in the kernel's log. Not on verbs: the backlog is before
-        the emulated card, and behind a real one."""
+        """The kernel is slow, and gets a burst: on packet by another CPU, whose backlog drops some. Not on verbs: the
+        backlog is before the emulated card, and behind a real one."""
         if WORDS.queues > 1 or WORDS.backend == "verbs":
             return
-        queue = f"/sys/class/net/{self.wire.interface}/queues/rx-0/rps_cpus"
-        self.log("a slow kernel and a burst")
-        with self.sender.silence():  # packets of one sender may overtake each other
-            run(*self.net.command(self.net.rx, "sh", "-c", f"echo 2 >{queue}"))
-        with slow_kernel(self.net.rx, self.wire.interface):
-            self.burst(5000)
-            time.sleep(0.5)
-        with self.sender.silence():
-            run(*self.net.command(self.net.rx, "sh", "-c", f"echo 0 >{queue}"))
+        with contextlib.ExitStack() as steered:
+            with self.sender.silence():  # packets of one sender may overtake each other
+                is_steered = steered.enter_context(steering(self.net.rx, self.wire.interface, may_wait=False))
+            self.log(f"a slow kernel and a burst, {'steered' if is_steered else 'not steered'}")
+            with slow_kernel(self.net.rx, self.wire.interface):
+                self.burst(5000)
+                time.sleep(0.5)
+            with self.sender.silence():
+                steered.close()
 
     def stop_card(self):
         """The port of the emulated card discards what its ring has no room for."""
@@ -433,7 +433,8 @@ def main():
     walk = Walk(tmp)
     fault = None
     try:
-        walk.go()
+        with no_steering() if WORDS.queues > 1 else contextlib.nullcontext():
+            walk.go()
     except BaseException as error:  # pylint: disable=broad-exception-caught
         traceback.print_exc()
         fault = f"{type(error).__name__}: {error}"
