@@ -207,7 +207,7 @@ static PyMethodDef batch_methods[] = {
 	{"_fill_checksums", batch_fill_checksums, METH_VARARGS, NULL},
 	{"release", view_owner_give_back, METH_NOARGS,
          "release($self)\n--\n\nReturn the packets' memory to the daemon. BufferError: a view of it is alive."},
-	{"__array__", KEYWORDS(raise_no_buffer), NULL},
+	EXPORT_METHODS,
 	{NULL, NULL, 0, NULL},
 };
 

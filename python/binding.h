@@ -135,9 +135,38 @@ PyObject *view_owner_give_back(PyObject *object, PyObject *unused);
 void view_owner_dealloc(PyObject *object);
 /** For a getbuffer of an object that exports a view, or NULL. Takes the reference to the view. */
 int view_export(PyObject *view, Py_buffer *buffer, int flags);
-/** The method __array__ of all that exports a buffer. */
+/** The method __array__. */
 PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *keywords);
-extern PyMethodDef view_methods[]; /* this one alone */
+
+/* The methods of all that exports a buffer; view_methods has these alone. */
+#define EXPORT_METHODS                                                                           \
+	{"__array__", KEYWORDS(raise_no_buffer), NULL},                                          \
+		{"__dlpack__", KEYWORDS(dlpack_export_of_host), DLPACK_SIGNATURE},               \
+	{                                                                                        \
+		"__dlpack_device__", dlpack_device_of_host, METH_NOARGS, DLPACK_DEVICE_SIGNATURE \
+	}
+extern PyMethodDef view_methods[];
+
+/* ---- dlpack.c: the same memory by DLPack ----------------------------------------------------------- */
+
+#define DLPACK_CPU 1
+
+#define DLPACK_SIGNATURE                                                                                      \
+	"__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"              \
+	"A capsule for from_dlpack() of other packages. It keeps the lease as a view does. BufferError: the " \
+	"memory is\nread-only, and the consumer is older than DLPack 1.0, which can say so."
+#define DLPACK_DEVICE_SIGNATURE "__dlpack_device__($self)\n--\n\nType and number of the device: (1, 0) is the host."
+
+struct dlpack_device {
+	int32_t type;
+	int32_t id;
+};
+
+/** A capsule of what the exporter's buffer shows, on its own device or as the host's memory. */
+PyObject *dlpack_export(PyObject *exporter, PyObject *arguments, PyObject *keywords, struct dlpack_device own);
+/** The methods __dlpack__ and __dlpack_device__ of the host's memory. */
+PyObject *dlpack_export_of_host(PyObject *exporter, PyObject *arguments, PyObject *keywords);
+PyObject *dlpack_device_of_host(PyObject *exporter, PyObject *unused);
 
 #define META_FORMAT "T{<Q:timestamp_ns:<H:length:<H:flags:B:header_length:B:flow:<H:wire_length:}"
 

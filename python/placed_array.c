@@ -159,7 +159,7 @@ static PyMemberDef placed_array_members[] = {
 static PyMethodDef placed_array_methods[] = {
 	{"release", view_owner_give_back, METH_NOARGS,
          "release($self, /)\n--\n\nReturn the memory to the placer. BufferError: a view of it is alive."},
-	{"__array__", KEYWORDS(raise_no_buffer), NULL},
+	EXPORT_METHODS,
 	{NULL, NULL, 0, NULL},
 };
 

@@ -191,7 +191,7 @@ PyObject *raise_no_buffer(PyObject *exporter, PyObject *arguments, PyObject *key
 }
 
 PyMethodDef view_methods[] = {
-	{"__array__", KEYWORDS(raise_no_buffer), NULL},
+	EXPORT_METHODS,
 	{NULL, NULL, 0, NULL},
 };
 

@@ -43,14 +43,20 @@ class Ended(Error): ...
 class Disconnected(Error): ...
 
 
-@final
-class View:
-    """Exports a buffer: numpy.asarray(view), memoryview(view)."""
+class _Exporter:
+    def __dlpack__(self, *, stream: None = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 
 @final
-class Batch(Sequence[memoryview]):
+class View(_Exporter):
+    """Exports a buffer: numpy.asarray(view), memoryview(view)."""
+
+
+@final
+class Batch(_Exporter, Sequence[memoryview]):
     """Packets under one lease; exports a buffer of shape (n, stride)."""
     @property
     def payload(self) -> View: ...
@@ -79,7 +85,6 @@ class Batch(Sequence[memoryview]):
     def release(self) -> None: ...
     def __len__(self) -> int: ...
     def __getitem__(self, i: int) -> memoryview: ...  # type: ignore[override]
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 
 class _Closing:
@@ -128,7 +133,7 @@ class Tracker:
 
 
 @final
-class PlacedArray:
+class PlacedArray(_Exporter):
     """Packets by their numbers; exports a writable buffer of shape (sources, numbers, row_bytes)."""
     @property
     def payload(self) -> View: ...
@@ -161,7 +166,6 @@ class PlacedArray:
     @property
     def at(self) -> int: ...
     def release(self) -> None: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 
 class Placer:
