@@ -129,7 +129,7 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 {
 	const struct config_stream *stream = entry;
 	uint32_t queue_blocks = (stream->receive_queue_slots + stream->slots_per_block - 1) / stream->slots_per_block;
-	uint64_t spare_blocks = (uint64_t)stream->max_consumers * stream->lease_blocks;
+	uint64_t spare_blocks = (uint64_t)stream->max_consumers * stream->lease_blocks + stream->extra_lease_blocks;
 	uint64_t slots = (stream->history_blocks + spare_blocks + queue_blocks + 1) * stream->slots_per_block;
 	int r;
 
@@ -143,7 +143,7 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 		return config_reader_failure(
 			reader, config_reader_find(setting, "history_blocks"),
 			"history_blocks = %u makes a ring of %llu slots: accepted are %u at most, spares for "
-			"max_consumers and lease_blocks included",
+			"max_consumers, lease_blocks and extra_lease_blocks included",
 			stream->history_blocks, (unsigned long long)slots, UINT32_MAX);
 	r = check_row(reader, setting, stream);
 	if (r == 0)

@@ -151,7 +151,8 @@ struct config_stream {
 	uint32_t spin_us; /* for adaptive */
 	int32_t cpu;      /* -1 = not pinned */
 	uint32_t max_consumers;
-	uint32_t lease_blocks; /* default and maximum of the lease quota that a consumer can ask for */
+	uint32_t lease_blocks;       /* lease quota of a consumer that asks for none, and that each can have */
+	uint32_t extra_lease_blocks; /* sum of what consumers can get above it */
 	uint32_t max_consumers_per_user;
 	uint32_t max_lease_blocks_per_user;
 	enum config_reassemble reassemble;

@@ -313,6 +313,11 @@ static const struct key stream[] = {
          .help = "consumers attached at once"},
 	{"lease_blocks", KEY_INTEGER, STREAM(lease_blocks), .number = 4, .min = 1, .max = IBVCAP_LEASE_SLOTS_MAX,
          .help = "blocks one consumer may hold; the ring has as many spare blocks for each consumer"},
+	{"extra_lease_blocks", KEY_INTEGER, STREAM(extra_lease_blocks), .number = 0, .min = 0,
+         .max = 1024 * IBVCAP_LEASE_SLOTS_MAX,
+         .help = "blocks that consumers may hold together above lease_blocks each, if they ask for more when they "
+                 "attach; "
+                 "the ring has as many more spare blocks"},
 	{"max_consumers_per_user", KEY_INTEGER, STREAM(max_consumers_per_user), .live = true, .number = 4, .min = 1,
          .max = 1024, .help = "consumers of one user attached at once; root has no limit"},
 	{"max_lease_blocks_per_user", KEY_INTEGER, STREAM(max_lease_blocks_per_user), .live = true, .number = 16,

@@ -28,20 +28,49 @@ static int admit_options(struct session *session, const struct config_stream *st
 			session, -EINVAL,
 			"stream '%s': start %u: newest (0), oldest (1), packets back (2) or time back (3)",
 			stream->name, request->start);
-	if (request->lease_blocks > stream->lease_blocks)
+	if (request->lease_blocks > IBVCAP_LEASE_SLOTS_MAX)
 		return session_send_error(
-			session, -EAGAIN,
-			"stream '%s': %u blocks of lease asked for, %u (lease_blocks) are granted at most; ask for "
-			"fewer, or the administrator to raise it in %s:%d and restart",
-			stream->name, request->lease_blocks, stream->lease_blocks, stream->file, stream->line);
+			session, -EINVAL,
+			"stream '%s': %u blocks of lease asked for: a consumer has %u at most; larger blocks have more "
+			"packets each: slots_per_block in %s:%d",
+			stream->name, request->lease_blocks, IBVCAP_LEASE_SLOTS_MAX, stream->file, stream->line);
 	return ENDPOINT_ADMITTED;
 }
 
-static int admit_leases(struct session *session, const struct config_stream *stream, const struct user_share *share,
+/* Blocks of a consumer that the spares of all consumers' lease_blocks do not cover. */
+static uint32_t count_extra(const struct config_stream *stream, uint32_t lease_blocks)
+{
+	return lease_blocks > stream->lease_blocks ? lease_blocks - stream->lease_blocks : 0;
+}
+
+/* The ring has a spare for each lease of its consumers, those on their way out included. */
+static int admit_extra(struct session *session, const struct rx_endpoint *rx_endpoint, uint32_t lease_blocks)
+{
+	const struct config_stream *stream = rx_endpoint->stream->config;
+	const struct endpoint_client *client;
+	uint32_t used = 0;
+
+	LIST_FOREACH (client, &rx_endpoint->endpoint.clients, link)
+		used += count_extra(stream, client->lease_blocks);
+	if (count_extra(stream, lease_blocks) <= stream->extra_lease_blocks - used)
+		return ENDPOINT_ADMITTED;
+	return session_send_error(session, -EAGAIN,
+	                          "stream '%s': %u blocks of lease asked for; each consumer can have %u "
+	                          "(lease_blocks), and %u more are left of extra_lease_blocks = %u; ask for fewer, "
+	                          "or the administrator to raise extra_lease_blocks in %s:%d and restart",
+	                          stream->name, lease_blocks, stream->lease_blocks, stream->extra_lease_blocks - used,
+	                          stream->extra_lease_blocks, stream->file, stream->line);
+}
+
+static int admit_leases(struct session *session, const struct rx_endpoint *rx_endpoint, const struct user_share *share,
                         uint32_t lease_blocks)
 {
+	const struct config_stream *stream = rx_endpoint->stream->config;
 	struct payer_text payer;
+	int r = admit_extra(session, rx_endpoint, lease_blocks);
 
+	if (r != ENDPOINT_ADMITTED)
+		return r;
 	if (!user_share_exceeds(share, USER_LEASE_BLOCKS, lease_blocks, stream->max_lease_blocks_per_user))
 		return ENDPOINT_ADMITTED;
 	payer = payer_describe(&share->user->payer, session->peer.uid);
@@ -132,7 +161,7 @@ int rx_admit(struct session *session, struct rx_endpoint *rx_endpoint, const str
 	share = endpoint_share(&rx_endpoint->endpoint, &payer);
 	r = endpoint_admit_place(session, &rx_endpoint->endpoint, share, &limits);
 	if (r == ENDPOINT_ADMITTED)
-		r = admit_leases(session, stream, share, lease_blocks);
+		r = admit_leases(session, rx_endpoint, share, lease_blocks);
 	return r == ENDPOINT_ADMITTED ? lend_to_worker(session, rx_endpoint, share, request, lease_blocks, takeover)
 	                              : r;
 }

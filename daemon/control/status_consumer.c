@@ -124,7 +124,8 @@ static int append_consumer(struct reply *reply, const struct rx_endpoint *endpoi
 	                                      .policy = consumer_load_policy(rx->consumer.state),
 	                                      .pid = rx->client.pid,
 	                                      .uid = rx->client.uid,
-	                                      .n_counters = CONSUMER_COUNTER_N};
+	                                      .n_counters = CONSUMER_COUNTER_N,
+	                                      .lease_blocks = rx->consumer.lease_blocks};
 	uint64_t counters[CONSUMER_COUNTER_N];
 
 	reply_copy_text(part.stream, sizeof(part.stream), endpoint->endpoint.name);

@@ -4,6 +4,7 @@
 
 #include "daemon/flow/flow.h"
 #include "daemon/ring/sender.h"
+#include "lib/base/min.h"
 
 #define IPV4_UDP_BYTES     28
 #define IPV6_UDP_BYTES     48
@@ -46,8 +47,8 @@ struct rx_ring_options geometry_of_ring(const struct config_stream *stream, bool
 		.flags = geometry_ring_flags(stream),
 		.history_blocks = stream->history_blocks,
 		.posted_slots = geometry_posted_slots(stream, copies),
-		.spare_blocks = stream->max_consumers * stream->lease_blocks,
-		.lease_blocks_max = stream->lease_blocks,
+		.spare_blocks = stream->max_consumers * stream->lease_blocks + stream->extra_lease_blocks,
+		.lease_blocks_max = u32_min(stream->lease_blocks + stream->extra_lease_blocks, IBVCAP_LEASE_SLOTS_MAX),
 		.page_bytes = stream->page_bytes,
 		.queue_index = queue,
 		.n_queues = stream->queues,

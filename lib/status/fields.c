@@ -135,7 +135,7 @@ static const struct status_field consumer_fields[] = {
 	FIELD(pid, I32, LABEL, NULL, "The consumer's process"),
 	FIELD(uid, U32, LABEL, NULL, "The consumer's user"),
 	FIELD(group, TEXT, LABEL, NULL, "The group that the consumer is a member of; empty: none"),
-	HIDDEN(reserved),
+	FIELD(lease_blocks, U32, LEVEL, NULL, "Blocks that it may have a lease on at once; 0: a tap has none"),
 	{0},
 };
 #undef PART

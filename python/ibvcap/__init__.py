@@ -62,9 +62,10 @@ class Receiver(_Closing, _Receiver):
 
     start: NEWEST by default, OLDEST, PACKETS_BACK or NS_BACK, the latter two with `back`. queue: from 0, or ALL_QUEUES.
     policy: LOSSY by default; with LOSSLESS the stream waits for this reader. lease_blocks: blocks that it may hold at
-    once, 0: as the stream's configuration says. group: a name; processes that give the same one share the packets.
-    socket: path of the control socket, None: $IBVCAP_SOCKET, or the default. timeout: of the daemon's answer, in
-    seconds. reattach: seconds to search for the next daemon after the end of this one, 0: not at all.
+    once, 0: as the stream's configuration says; for more it needs extra_lease_blocks. group: a name; processes that
+    give the same one share the packets. socket: path of the control socket, None: $IBVCAP_SOCKET, or the default.
+    timeout: of the daemon's answer, in seconds. reattach: seconds to search for the next daemon after the end of this
+    one, 0: not at all.
     """
 
     _awaited = None  # the future of the task that waits in `async for`

@@ -94,7 +94,7 @@ def decode_part(kind, part):
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack_from(part)
         return {"stream": text(f[1]), "queue": f[2], "policy": f[3], "pid": f[4], "uid": f[5],
-                "group": text(f[9]), **counters(CONSUMER_COUNTERS, f[7], part)}
+                "lease_blocks": f[8], "group": text(f[9]), **counters(CONSUMER_COUNTERS, f[7], part)}
     if kind == CHANNEL:
         f = CHANNEL_BODY.unpack_from(part)
         return {"name": text(f[1]), "interface": text(f[2]), "device": text(f[3]), "backend": text(f[4]),

@@ -135,8 +135,9 @@ static void print_consumer_status(const struct status_view *view, const struct i
 	printf("consumer of %s", consumer->stream);
 	if (has_queues(view, consumer->stream))
 		printf(" queue %u", consumer->queue);
-	printf(": %s, %s, %" PRIu64 " blocks under lease", process, status_word(status_policy_words, consumer->policy),
-	       counters_value(COUNTERS_OF(consumer), "leased_blocks"));
+	printf(": %s, %s, %" PRIu64 " of %u blocks under lease", process,
+	       status_word(status_policy_words, consumer->policy),
+	       counters_value(COUNTERS_OF(consumer), "leased_blocks"), consumer->lease_blocks);
 	printf("%s%s\n", consumer->group[0] ? ", group " : "", consumer->group);
 	print_sum_line(COUNTERS_OF(consumer), status_view_sums[STATUS_CONSUMER]);
 	if (gone)

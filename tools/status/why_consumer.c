@@ -21,6 +21,18 @@ static void add_consumer_line(struct why_report *report, const struct ibvcap_sta
 	why_add_line(report, &line);
 }
 
+static const char lease_remedy[] =
+	"let it return batches sooner, or attach with more leases (lease_blocks of ibvcap_rx_options, of ibvcap.open() "
+	"in "
+	"Python), for which the stream needs extra_lease_blocks and a user max_lease_blocks_per_user; or make blocks "
+	"larger: slots_per_block";
+
+/* The daemon knows the leases of this moment only. */
+static bool holds_all_leases(const struct ibvcap_status_consumer *consumer)
+{
+	return consumer->lease_blocks && consumer_counter(consumer, "leased_blocks") >= consumer->lease_blocks;
+}
+
 static void explain_skipped(const struct ibvcap_status_consumer *consumer, struct why_report *report)
 {
 	if (!consumer_counter(consumer, "skipped"))
@@ -31,12 +43,20 @@ static void explain_skipped(const struct ibvcap_status_consumer *consumer, struc
 		                  "the worker used their blocks again before this consumer acquired them, although it "
 		                  "is lossless: they were gone when it attached, or it was demoted to lossy",
 		                  "make it faster, or raise lossless_deadline_ms");
+	else if (holds_all_leases(consumer))
+		add_consumer_line(
+			report, consumer, WHY_LOSS, "skipped",
+			"the worker used their blocks again before this consumer acquired them; now it holds "
+			"all the blocks that it may (lease_blocks), and can acquire no packet until it returns "
+			"one",
+			lease_remedy);
 	else
 		add_consumer_line(report, consumer, WHY_LOSS, "skipped",
 		                  "the worker used their blocks again before this consumer acquired them: it is slower "
 		                  "than the packets come, or paused for longer than the ring lasts",
 		                  "make it faster (several consumers, larger batches, no work while a batch is held), "
-		                  "or make the ring longer: history_blocks");
+		                  "make the ring longer: history_blocks; if it holds all its lease_blocks at times, "
+		                  "give it more of them");
 }
 
 static const char slow_remedy[] = "check whether it is stopped or waits for something; make it faster, or the ring "

@@ -287,7 +287,8 @@ static int acquire(struct ibvcap_rx *rx, struct ibvcap_rx_batch *batch, uint32_t
 	if (r == -ENOBUFS)
 		error_set_text(
 			"stream '%s': the caller holds as many blocks as it may, or batches of an epoch that has "
-			"ended: release some",
+			"ended: release some, or attach with more leases (lease_blocks of the options, "
+			"extra_lease_blocks of the stream in ibvcapd.conf(5))",
 			rx->shared.stream);
 	return r;
 }

@@ -70,6 +70,22 @@ def test_root_has_no_limit_of_its_own(daemon, wire):
         client.socket.close()
 
 
+def test_a_consumer_that_needs_them_has_more_leases_than_the_others(daemon, wire, as_user):
+    one = daemon([testbed.stream(wire, max_consumers=4, lease_blocks=2, extra_lease_blocks=4,
+                                 max_lease_blocks_per_user=8)])
+    assert as_user(one, ATTACH_MANY.format(n=1, blocks=7))[1][0][1].endswith(
+        f"ask for fewer, or the administrator to raise extra_lease_blocks in {one.config}:2 and restart")
+    testbed.wait_until(lambda: not one.status()["consumers"], 30, "detach")
+    with control_client.Client(one.socket_path) as first:
+        for fd in first.attach("lidar", lease_blocks=6):
+            os.close(fd)
+        assert [consumer["lease_blocks"] for consumer in one.status()["consumers"]] == [6]
+        assert as_user(one, ATTACH_MANY.format(n=2, blocks=3))[0] == 0, "the first one has what is above lease_blocks"
+        assert as_user(one, ATTACH_MANY.format(n=2, blocks=2))[0] == 2
+    plain = testbed.stream(wire, max_consumers=4, lease_blocks=2)
+    assert one.stream()["n_blocks"] == daemon([plain]).stream()["n_blocks"] + 4, "memory is paid once"
+
+
 def test_leases_of_one_user_are_added_up(daemon, wire, as_user):
     one = daemon([testbed.stream(wire, max_consumers=8, lease_blocks=4, max_lease_blocks_per_user=9)])
     attached, refusals = as_user(one, ATTACH_MANY.format(n=3, blocks=4))

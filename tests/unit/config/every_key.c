@@ -48,6 +48,7 @@ static const struct every_key_sample samples[] = {
 	{&stream_keys, "cpu", "-1", "-2"},
 	{&stream_keys, "max_consumers", "1024", "1025"},
 	{&stream_keys, "lease_blocks", "64", "65"},
+	{&stream_keys, "extra_lease_blocks", "65536", "-1"},
 	{&stream_keys, "max_consumers_per_user", "1024", "0"},
 	{&stream_keys, "max_lease_blocks_per_user", "65536", "65537"},
 	{&stream_keys, "reassemble", "\"off\"", "1"},

@@ -649,11 +649,51 @@ Test(control, what_cannot_be_granted_is_refused_by_name_and_the_connection_lives
 	message = attach_message();
 	message.lease_blocks = 3;
 	cr_expect(eq(int, attach(client, &message, NULL), -EAGAIN));
-	cr_expect(strstr(refusal, "to raise it in test.conf:7") != NULL, "%s", refusal);
+	cr_expect(strstr(refusal, "to raise extra_lease_blocks in test.conf:7") != NULL, "%s", refusal);
 	message = attach_message();
 	cr_expect(eq(int, attach(client, &message, NULL), 0));
 	cr_expect(eq(int, attach(client, &message, NULL), -EALREADY));
 	cr_expect(eq(u32, ring.n_consumers, 1));
+	close(client);
+}
+
+Test(control, leases_above_the_streams_are_shared)
+{
+	struct protocol_attach message = attach_message();
+	int first = connect_client(), second;
+
+	stream.max_consumers_per_user = stream.max_lease_blocks_per_user = 100;
+	stream.extra_lease_blocks = 5;
+	message.lease_blocks = 8;
+	cr_expect(eq(int, attach(first, &message, NULL), -EAGAIN));
+	cr_expect(strstr(refusal, "each consumer can have 2 (lease_blocks), and 5 more are left") != NULL, "%s",
+	          refusal);
+	message.lease_blocks = 6;
+	cr_assert(eq(int, attach(first, &message, NULL), 0));
+	second = connect_client();
+	message.lease_blocks = 4;
+	cr_expect(eq(int, attach(second, &message, NULL), -EAGAIN), "the first one has 4 of 5");
+	cr_expect(strstr(refusal, "1 more are left of extra_lease_blocks = 5") != NULL, "%s", refusal);
+	message.lease_blocks = 3;
+	cr_expect(eq(int, attach(second, &message, NULL), 0));
+	close(first);
+	turn_for(20);
+	first = connect_client();
+	message.lease_blocks = 6;
+	cr_expect(eq(int, attach(first, &message, NULL), 0), "what the first one had is free again");
+	close(first);
+	close(second);
+}
+
+Test(control, a_consumer_has_no_more_leases_than_its_page)
+{
+	struct protocol_attach message = attach_message();
+	int client = connect_client();
+
+	stream.extra_lease_blocks = 1000;
+	message.lease_blocks = IBVCAP_LEASE_SLOTS_MAX + 1;
+	cr_expect(eq(int, attach(client, &message, NULL), -EINVAL));
+	cr_expect(strstr(refusal, "a consumer has 64 at most") != NULL, "%s", refusal);
 	close(client);
 }
 

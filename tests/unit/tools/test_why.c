@@ -20,9 +20,9 @@ static struct ibvcap_counter stream_counts[] = {
 };
 #define N_STREAM 18
 static struct ibvcap_counter port_counters[] = {{"out_of_buffer", 0}, {"port_discards", 0}};
-static struct ibvcap_counter consumer_counts[] = {
-	{"published", 100}, {"delivered", 100}, {"skipped", 0}, {"lag", 0}, {"gone", 0}};
-#define N_CONSUMER 5
+static struct ibvcap_counter consumer_counts[] = {{"published", 100}, {"delivered", 100}, {"skipped", 0},
+                                                  {"lag", 0},         {"gone", 0},        {"leased_blocks", 0}};
+#define N_CONSUMER 6
 static struct ibvcap_status_stream stream = {.name = "s",
                                              .interface = "eth0",
                                              .state = "capturing",
@@ -291,6 +291,19 @@ Test(why, what_is_gone_of_the_lag_is_a_loss_before_the_consumer_skips_it)
 	expect_loss("gone", "lost for this consumer", "history_blocks");
 	cr_expect(eq(u64, judge("gone")->value, 58557));
 	cr_expect(eq(ptr, (void *)strstr(judge("lag")->cause, "about to"), NULL));
+}
+
+Test(why, a_consumer_that_holds_all_its_leases_is_told_of_leases_and_not_of_its_speed)
+{
+	set(consumer_counts, N_CONSUMER, "skipped", 3);
+	consumers[1].lease_blocks = 4;
+	set(consumer_counts, N_CONSUMER, "leased_blocks", 3);
+	expect_loss("skipped", "slower than the packets come", "history_blocks");
+	set(consumer_counts, N_CONSUMER, "leased_blocks", 4);
+	expect_loss("skipped", "holds all the blocks that it may", "extra_lease_blocks");
+	cr_expect(eq(ptr, (void *)strstr(judge("skipped")->cause, "slower than"), NULL));
+	consumers[1].lease_blocks = 0; /* of an older daemon: not known */
+	expect_loss("skipped", "slower than the packets come", "lease_blocks");
 }
 
 Test(why, a_tap_has_a_line_but_no_counters)

@@ -885,8 +885,8 @@ struct ibvcap_status_consumer {
 	pid_t pid;
 	uid_t uid;
 	const struct ibvcap_counter *counters;
-	uint32_t n_counters; /* 0: a tap, which counts for itself; the daemon knows that it is connected */
-	uint32_t reserved;
+	uint32_t n_counters;   /* 0: a tap, which counts for itself; the daemon knows that it is connected */
+	uint32_t lease_blocks; /* that it may hold at once; 0: of a tap, or the daemon is older */
 	char group[IBVCAP_GROUP_NAME_MAX]; /* whose member it is; empty: of none */
 };
 
