@@ -116,7 +116,7 @@ def capture_without_a_configuration(machine):
                         "for i in {1..300}; do grep -qs 'ends it' said && break; sleep 0.1; done; "
                         "echo x >/dev/udp/127.0.0.1/7502; wait $! && cat said; rm said")
     assert "matched 1 = published 1 " in said and "none was lost" in said, said
-    machine.must("bash", "-c", "ibvcap-try --print lo 7502 >/etc/ibvcapd.conf")
+    machine.must("ibvcap-try", "--write", "lo", "7502")
     machine.must("systemctl", "start", "ibvcapd")
     assert "stream capture: " in machine.must("ibvcap", "status")
     code = """import ibvcap, socket

@@ -27,8 +27,8 @@ def try_on_fixture(net):
     tools = testbed.reachable(testbed.BUILD / "tools/ibvcap").parent
     path = f"{tools}:{testbed.BUILD}/daemon:{os.environ['PATH']}"
 
-    def start(*arguments, stdin=None, **environment):
-        words = net.command(net.rx, PROGRAM, *arguments)
+    def start(*arguments, stdin=None, under=(), **environment):
+        words = net.command(net.rx, *under, PROGRAM, *arguments)
         process = subprocess.Popen(list(map(str, words)), stdin=stdin, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True,
                                    env={**os.environ, "PATH": path, "LD_LIBRARY_PATH": str(tools), **environment})
@@ -100,15 +100,18 @@ def test_what_comes_is_counted_each_second_and_read_by_the_user_of_sudo(net, wir
 
 
 def test_its_end_is_the_daemons_if_that_does_not_start(wire, try_on):
-    process = try_on("-b", "packet", wire.interface, "239.1.7.9:99999")
+    process = try_on("-b", "packet", wire.interface, "239.1.7:7502")
     said = process.communicate(timeout=30)[0]
-    assert process.returncode == 78 and "99999" in said
-    for wrong, named in ((("-t", "1.5", wire.interface, "7502"), "--duration 1.5"),
+    assert process.returncode == 78 and 'ibvcapd: error: destination = "239.1.7": accepted is' in said, said
+    for wrong, named in (((wire.interface, "239.1.7.9:99999"), "239.1.7.9:99999: '99999' is no port from 1 to 65535"),
+                         (("-w", "-p", wire.interface, "7502"), "exclude each other"),
+                         (("-c", "x", wire.interface, "7502"), "it needs --write"),
+                         (("-t", "1.5", wire.interface, "7502"), "--duration 1.5"),
                          ((wire.interface, "http"), "'http' is no port")):
         process = try_on(*wrong)
         assert named in process.communicate(timeout=30)[0]
         assert process.returncode == 64
-    process = try_on("eht0", "7502")
+    process = try_on("eht0", "7502")  # of this namespace: /sys in a container shows the host's
     assert "there is no interface eht0; there are: " in process.communicate(timeout=30)[0]
     assert process.returncode == 69
 
@@ -199,9 +202,59 @@ def test_it_captures_by_ipv6_too(net, wire, try_on):
     await_line(process, r"matched 1 = published 1 ")
 
 
+def written(process):
+    """What it says, and its status."""
+    return process.communicate(timeout=30)[0], process.returncode
+
+
+def test_an_interface_has_all_of_its_names(net, wire, try_on):
+    name = "a-name-of-an-interface-that-is-longer-than-fifteen-characters"
+    testbed.run("ip", "-n", net.rx, "link", "property", "add", "dev", wire.interface, "altname", name)
+    said, status = written(try_on("--print", name, "7502"))
+    assert status == 0 and said.count(name) == 1 and f"{name} is interface {wire.interface}\n" in said
+    assert f'interface = "{wire.interface}";' in said
+
+
+def test_the_configuration_of_the_service_is_written_and_the_old_one_kept(wire, try_on, tmp):
+    file = tmp / "service.conf"
+    common = ("--write", "--config", file, wire.interface)
+    said, status = written(try_on(*common, "7502"))
+    assert status == 0 and f"{file}: written\n" in said and "systemctl reload-or-restart" in said, said
+    first = file.read_text()
+    said, status = written(try_on(*common, "7502"))
+    assert status == 0 and "nothing changes" in said and os.listdir(tmp).count("service.conf.~1~") == 0, said
+    said, status = written(try_on(*common, "7503"))
+    assert status == 0 and f"the old one is {file}.~1~" in said, said
+    assert [line.split() for line in said.splitlines() if line[:2] in ("- ", "+ ")] == [
+        ["-", "port", "=", "7502;"], ["+", "port", "=", "7503;"]]
+    file.chmod(0o640)
+    file.write_text("nonsense\n")
+    said, status = written(try_on(*common, "7503"))
+    assert status == 0 and [path.read_text() for path in sorted(tmp.glob("service.conf.~*"))] == [first, "nonsense\n"]
+    assert file.stat().st_mode & 0o777 == 0o640 and "port = 7503" in file.read_text()
+
+
+def test_no_configuration_is_written_that_the_service_would_not_take(wire, try_on, tmp):
+    file = tmp / "service.conf"
+    file.write_text("mine\n")
+    for arguments, code, words in ((("eht0", "7502"), 69, "there is no interface eht0"),
+                                   ((wire.interface, "75020"), 64, "75020"),
+                                   (("-b", "verbs", wire.interface, "7502"), 69, "no RDMA device"),
+                                   ((wire.interface, "239.1.7:7502"), 78, "destination = \"239.1.7\": accepted is")):
+        said, status = written(try_on("-w", "-c", file, *arguments))
+        assert (status, file.read_text(), os.listdir(tmp).count("service.conf")) == (code, "mine\n", 1), said
+        assert words in said and "service.conf." not in said, said
+    for path, words in ((tmp, "is a directory"), (tmp / "no/c", "there is no directory")):
+        said, status = written(try_on("-w", "-c", path, wire.interface, "7502"))
+        assert status == 73 and words in said
+    assert len(list(tmp.glob("service.conf*"))) == 1
+
+
 def test_the_configuration_that_it_prints_is_one_for_the_service(net, wire, try_on, tmp):
     process = try_on("--print", wire.interface, "7502", "7503", SUDO_UID="65534")
-    (tmp / "try.conf").write_text(process.communicate(timeout=30)[0])
+    said = process.communicate(timeout=30)[0]
+    assert "nothing came to 7502 7503 while this looked" in said
+    (tmp / "try.conf").write_text(said[said.index("streams"):])
     dumped = testbed.run(testbed.BUILD / "daemon/ibvcapd", "--config", tmp / "try.conf", "--dump-config").stdout
     assert f'interface = "{wire.interface}"' in dumped and "port = 7503" in dumped and "65534" not in dumped
 
@@ -209,13 +262,16 @@ def test_the_configuration_that_it_prints_is_one_for_the_service(net, wire, try_
 def test_the_configuration_that_it_prints_joins_fragments_if_some_come(net, wire, try_on):
     """Its comment says that the daemon joins them only where the rows are long enough for that."""
     set_mtu(net, wire, 1500)
-    said = try_on("--print", wire.interface, "7502").communicate(timeout=30)[0]
+    blind = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
+    said = try_on("--print", wire.interface, "7502", under=blind).communicate(timeout=30)[0]
     assert "payload_size = 1472;" in said and "Otherwise rows get pieces only" in said, said
+    assert "this did not look at what arrives, which takes CAP_NET_RAW (sudo)" in said
     sent = sum((frames.fragments(bytes(25000), wire.address, 7502, wire.mac_bytes(), 1500, wire.tx_address,
                                  identification=number) for number in range(10)), [])
-    process = try_on("--print", wire.interface, "7502")
-    while process.poll() is None:
-        wire.send(*sent)
-        time.sleep(0.05)
-    said = process.communicate(timeout=30)[0]
-    assert "payload_size = 65507;" in said and "the daemon joins them" in said, said
+    for port, size in ((7502, 65507), (7503, 1472)):
+        process = try_on("--print", wire.interface, port)
+        while process.poll() is None:
+            wire.send(*sent)
+            time.sleep(0.05)
+        said = process.communicate(timeout=30)[0]
+        assert f"payload_size = {size};" in said and "the daemon joins them" in said, said
