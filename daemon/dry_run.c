@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Makes the checks of a start that open no device, and prints what streams and channels take. */
+/* Makes the checks of a start that open no device and take no memory, and prints what streams and channels take. */
 #include "daemon/dry_run.h"
 
 #include "daemon/base/log.h"
+#include "lib/base/files.h"
 #include "lib/base/size.h"
+#include "daemon/backend/choice/backends.h"
 #include "daemon/channel/tx_headers.h"
+#include "daemon/control/listener.h"
 #include "daemon/net/net.h"
 #include "daemon/net/next_hop.h"
 #include "daemon/port/interface.h"
@@ -17,11 +20,17 @@
 #include "daemon/stream/stream.h"
 
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
+
+#define SERVICE_DIRECTORY "/run/ibvcapd" /* RuntimeDirectory= of systemd/ibvcapd.service */
 
 /* ---- memory -------------------------------------------------------------------------------------- */
 
@@ -54,21 +63,79 @@ static void print_memory(const struct config *config, const uint64_t *ring_bytes
 	}
 }
 
-/* A daemon that runs with this file has its pages already, and gives them back when it is restarted. */
-static void try_hugepages(const struct config *config, const uint64_t *ring_bytes, uint32_t page_bytes)
+/* Is another process of this program there? */
+static bool is_a_daemon_alive(void)
 {
+	struct files_list processes;
+	bool is_alive = false;
+	char name[32];
+
+	files_list(&processes, "/proc");
+	while (files_next(&processes)) {
+		files_read_line(name, sizeof(name), "%s/comm", processes.path);
+		is_alive |=
+			atoi(processes.name) > 0 && atoi(processes.name) != getpid() && strcmp(name, "ibvcapd") == 0;
+	}
+	return is_alive;
+}
+
+/*
+ * A lack that a restart may end: a daemon that runs with this file gives its memory back. Nobody connects to its
+ * socket here, because systemd would start the service.
+ */
+static void add_lack(const struct config *config, const struct failure *lack, struct failure *all)
+{
+	if (listener_may_be_taken(config->socket_path) && is_a_daemon_alive())
+		log_warning("%s; ignore this if an ibvcapd that runs with this file has them", lack->text);
+	else
+		failure_add(all, lack);
+}
+
+/* Pages that the rings take, with the status of a start that finds too few. */
+static void try_hugepages(const struct config *config, const uint64_t *ring_bytes, uint32_t page_bytes,
+                          struct failure *all)
+{
+	const struct pages_supply supply = pages_read_supply(page_bytes);
 	char advice[PAGES_ADVICE_MAX];
+	struct failure lack;
 	uint64_t wanted = 0;
 
 	for (uint32_t i = 0; i < config->n_streams; i++)
 		if (config->streams[i].page_bytes == page_bytes)
 			wanted += ring_bytes[i] / page_bytes;
-	if (wanted <= pages_count_free(page_bytes))
+	if (wanted > supply.n_max) {
+		failure_set(
+			&lack, EX_TEMPFAIL, ENOMEM,
+			"the rings take %llu hugepages of %u kB, and the control group of this process allows %llu "
+			"(hugetlb; in Kubernetes the limit hugepages-%s): raise the limit, or lower history_blocks; "
+			"page_size = \"4K\" takes none",
+			(unsigned long long)wanted, page_bytes / 1024, (unsigned long long)supply.n_max,
+			page_bytes == 2u << 20 ? "2Mi" : "1Gi");
+		failure_add(all, &lack);
+	} else if (wanted > supply.n_free) {
+		failure_set(&lack, EX_TEMPFAIL, ENOMEM,
+		            "the rings take %llu hugepages of %u kB, and so many are not %s %s",
+		            (unsigned long long)wanted, page_bytes / 1024, wanted > supply.n_all ? "there" : "free",
+		            pages_advice(advice, page_bytes, wanted, "history_blocks"));
+		if (wanted > supply.n_all)
+			failure_add(all, &lack);
+		else
+			add_lack(config, &lack, all);
+	}
+}
+
+/* Memory in small pages, and the limit on locked memory: that of the service is its own, and root's are a start's. */
+static void try_memory(const struct config *config, const struct service_memory *memory, struct failure *all)
+{
+	const struct service_memory nothing = {0};
+	struct failure lack;
+
+	if (memory_check_free(memory, &nothing, &lack) == 0)
 		return;
-	log_warning("the rings take %llu hugepages of %u kB, and so many are not free %s; ignore this if an ibvcapd "
-	            "that runs with this file has them",
-	            (unsigned long long)wanted, page_bytes / 1024,
-	            pages_advice(advice, page_bytes, wanted, "history_blocks"));
+	if (lack.exit_code == EX_TEMPFAIL)
+		add_lack(config, &lack, all);
+	else if (geteuid() == 0)
+		failure_add(all, &lack);
 }
 
 /* ---- this machine -------------------------------------------------------------------------------- */
@@ -86,12 +153,19 @@ static int try_interface(const struct config *config, const char *name, enum con
 	log_set_level(LOG_WARNING); /* without the reasons of each choice */
 	r = interface_init(interface, name, backend, &wishes, failure);
 	log_set_level(LOG_INFO);
-	return r == 0 && interface->ops->find ? interface->ops->find(name, failure) : r;
+	if (r == 0 && interface->ops->find)
+		r = interface->ops->find(name, failure);
+	if (r == 0 && geteuid() == 0) /* the service has its own rights */
+		r = backend_check_privileges(interface->ops, name, failure);
+	return r;
 }
 
 /* Returns the bytes of its rings. */
-static uint64_t try_stream(const struct config *config, const struct config_stream *stream, struct failure *all)
+static uint64_t try_stream(const struct config *config, const struct config_stream *stream,
+                           struct service_memory *memory, struct failure *all)
 {
+	uint64_t bytes;
+
 	struct interface interface;
 	struct failure failure, placed;
 
@@ -105,7 +179,14 @@ static uint64_t try_stream(const struct config *config, const struct config_stre
 		failure_add(all, &failure);
 	for (uint32_t i = 0; i < stream->n_flows; i++)
 		stream_check_destination(stream, &stream->flows[i]);
-	return geometry_ring_bytes(stream, !interface.ops->pins_memory);
+	bytes = geometry_ring_bytes(stream, !interface.ops->pins_memory);
+	memory->locked_ring_bytes += interface.ops->pins_memory ? bytes : 0;
+	memory->small_ring_bytes += stream->page_bytes == SMALL_PAGE_BYTES ? bytes : 0;
+	if (interface.ops->kernel_bytes)
+		memory->kernel_bytes += stream->queues *
+		                        interface.ops->kernel_bytes(stream->receive_queue_slots,
+		                                                    geometry_received_bytes(stream, interface.net.mtu));
+	return bytes;
 }
 
 /* No error at the start, either: other destinations of the channel may be right. */
@@ -138,58 +219,101 @@ static void try_channel(const struct config *config, const struct config_channel
 		warn_of_own_address(channel, &channel->destinations[i]);
 }
 
-static void try_socket(const char *path)
+/* systemd makes the directory of the service. */
+static void try_socket(const char *path, struct failure *all)
 {
+	bool is_of_service = strncmp(path, SERVICE_DIRECTORY "/", sizeof(SERVICE_DIRECTORY)) == 0;
+	struct failure found;
+
 	if (socket_location_is_temporary(path))
 		log_warning("control socket '%s': ibvcapd.service has a directory of its own there (PrivateTmp=), so "
-		            "no client of it finds the socket: a path below /run/ibvcapd can be found",
+		            "no client of it finds the socket: a path below " SERVICE_DIRECTORY " can be found",
 		            path);
+	if (listener_check_path(path, &found) == -ENOENT && is_of_service && sd_booted() > 0)
+		return;
+	if (listener_check_path(path, &found) < 0)
+		failure_add(all, &found);
 }
 
 /* ---- the daemon's user --------------------------------------------------------------------------- */
 
-struct reader {
+/* What that user may not do. The failure is in memory that the child process shares. */
+struct trial {
 	const struct config *config;
 	const char *user;
+	struct failure *failure;
 };
 
-/* As that user. */
-static void try_reading(void *context)
+static void try_reading(const struct trial *trial)
 {
-	const struct reader *reader = context;
 	struct config *config = NULL;
 	struct failure failure;
-	int r;
+	struct stat status;
 
+	if (stat(trial->config->file, &status) == 0 && !S_ISREG(status.st_mode)) /* a pipe has been read */
+		return;
 	log_set_level(LOG_ERR); /* the first reading gave the file's warnings */
-	r = config_load(reader->config->file, &config, &failure);
-	log_set_level(LOG_INFO);
-	if (r < 0)
-		log_warning("user %s, as which the service runs, cannot read what you can: %s", reader->user,
+	if (config_load(trial->config->file, &config, &failure) < 0)
+		failure_set(trial->failure, failure.exit_code, 0,
+		            "user %s, as which the service runs, cannot read what you can: %s", trial->user,
 		            failure.text);
 	config_free(config);
 }
 
-/* root can read every file. The service cannot, nor can a daemon that root starts once it has become its user. */
-static void try_user(const struct config *config, const char *name)
+/* If a process listens, it is a daemon that made the socket, or systemd, which made it for the service. */
+static void try_making_socket(const struct trial *trial)
 {
-	struct reader reader = {config, name};
+	const char *path = trial->config->socket_path;
+	char directory[PATH_MAX];
+
+	if (trial->failure->text[0] || listener_may_be_taken(path))
+		return;
+	snprintf(directory, sizeof(directory), "%s", path);
+	dirname(directory);
+	if (access(directory, W_OK | X_OK) == 0 || errno == ENOENT)
+		return;
+	failure_set(
+		trial->failure, EX_NOPERM, 0,
+		"control socket '%s': user %s cannot make it: %s: give its directory to that user (chown %s %s), or "
+		"set another path",
+		path, trial->user, strerror(errno), trial->user, directory);
+}
+
+/* As that user. */
+static void try_as_user(void *context)
+{
+	try_reading(context);
+	try_making_socket(context);
+}
+
+/* root can read every file. The service cannot, nor can a daemon that root starts once it has become its user. */
+static void try_user(const struct config *config, const char *name, struct failure *all)
+{
+	struct trial trial = {config, name, NULL};
+	struct failure failure;
 	struct priv_user user;
-	struct stat status;
 	int r;
 
-	if (geteuid() != 0 || priv_find_user(&user, name, NULL) < 0 || user.uid == 0)
+	if (geteuid() != 0)
 		return;
-	if (stat(config->file, &status) < 0 || !S_ISREG(status.st_mode)) /* a pipe has been read */
-		return;
-	r = priv_call_as(&user, try_reading, &reader);
-	if (r < 0)
-		log_warning("whether user %s can read the configuration is not known: %s", name, strerror(-r));
+	if (priv_find_user(&user, name, &failure) < 0)
+		failure_add(all, &failure);
+	else if (user.uid != 0) {
+		trial.failure = mmap(NULL, sizeof(failure), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		r = trial.failure == MAP_FAILED ? -errno : priv_call_as(&user, try_as_user, &trial);
+		if (r < 0)
+			failure_set(&failure, EX_NOPERM, 0, "cannot switch to user '%s': %s", name, strerror(-r));
+		if (r < 0 || trial.failure->text[0])
+			failure_add(all, r < 0 ? &failure : trial.failure);
+		if (trial.failure != MAP_FAILED)
+			munmap(trial.failure, sizeof(failure));
+	}
 }
 
 int dry_run(const struct config *config, const char *user, struct failure *failure)
 {
 	uint64_t *ring_bytes = calloc(config->n_streams + 1, sizeof(*ring_bytes));
+	struct service_memory memory = {0};
 	struct failure found;
 
 	if (!ring_bytes)
@@ -200,14 +324,17 @@ int dry_run(const struct config *config, const char *user, struct failure *failu
 	if (preflight_test_seals(config, &found) < 0)
 		failure_add(failure, &found);
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		ring_bytes[i] = try_stream(config, &config->streams[i], failure);
+		ring_bytes[i] = try_stream(config, &config->streams[i], &memory, failure);
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		try_channel(config, &config->channels[i], failure);
-	try_socket(config->socket_path);
-	try_user(config, user);
+	try_socket(config->socket_path, failure);
+	try_user(config, user, failure);
 	if (!failure->text[0]) {
-		try_hugepages(config, ring_bytes, 2u << 20);
-		try_hugepages(config, ring_bytes, 1u << 30);
+		try_memory(config, &memory, failure);
+		try_hugepages(config, ring_bytes, 2u << 20, failure);
+		try_hugepages(config, ring_bytes, 1u << 30, failure);
+	}
+	if (!failure->text[0]) {
 		print_memory(config, ring_bytes);
 		printf("%s: ok\n", config->file);
 	}

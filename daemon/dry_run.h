@@ -8,7 +8,7 @@
 
 /**
  * Print the memory that each stream and channel takes, and that a start would take the configuration on this machine as
- * it is now. What may pass, and what only the service lacks, is a warning in the log. user: the name of the one whom
+ * it is now. What a restart may end, and what only the service lacks, is a warning in the log. user: of the one whom
  * root would become. Failure: a line for each reason why the start would fail. No other thread runs.
  */
 int dry_run(const struct config *config, const char *user, struct failure *failure);

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -44,6 +46,44 @@ static int find_owner(const struct sockaddr_un *address, pid_t *pid)
 	return r;
 }
 
+/* 1: its directory is there. */
+static int check_directory(const char *path, struct failure *failure)
+{
+	char directory[PATH_MAX];
+	struct stat status;
+
+	snprintf(directory, sizeof(directory), "%s", path);
+	dirname(directory);
+	if (stat(directory, &status) == 0 || errno != ENOENT)
+		return 1;
+	return failure_set(failure, EX_CONFIG, ENOENT,
+	                   "control socket '%s': there is no directory %s; make it (install -d -o USER %s, the "
+	                   "daemon's user), or set another path",
+	                   path, directory, directory);
+}
+
+int listener_check_path(const char *path, struct failure *failure)
+{
+	struct stat status;
+
+	if (strlen(path) >= sizeof((struct sockaddr_un){0}.sun_path))
+		return failure_set(failure, EX_CONFIG, ENAMETOOLONG, "control socket '%s': longer than %zu bytes", path,
+		                   sizeof((struct sockaddr_un){0}.sun_path) - 1);
+	if (lstat(path, &status) < 0)
+		return check_directory(path, failure) < 0 ? -ENOENT : 0;
+	if (S_ISSOCK(status.st_mode))
+		return 0;
+	if (S_ISDIR(status.st_mode))
+		return failure_set(failure, EX_CONFIG, EISDIR,
+		                   "control socket '%s': it is a directory: set a path in it, '%s/control.sock' for "
+		                   "example",
+		                   path, path);
+	return failure_set(failure, EX_CONFIG, EEXIST,
+	                   "control socket '%s': the path is taken by something that is not a socket, and is left "
+	                   "alone; remove it or set another path",
+	                   path);
+}
+
 /* Make the path free. 0: nothing was there, or a stale socket, which is removed. */
 static int clear_path(const struct sockaddr_un *address, struct failure *failure)
 {
@@ -56,12 +96,6 @@ static int clear_path(const struct sockaddr_un *address, struct failure *failure
 		return errno == ENOENT ? 0
 		                       : failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path,
 		                                     strerror(errno));
-	if (!S_ISSOCK(status.st_mode))
-		return failure_set(
-			failure, EX_CONFIG, EEXIST,
-			"control socket '%s': the path is taken by something that is not a socket, and is left "
-			"alone; remove it or set another path",
-			path);
 	r = find_owner(address, &pid);
 	if (r > 0)
 		return failure_set(
@@ -85,12 +119,8 @@ static int bind_path(int fd, const struct sockaddr_un *address, struct failure *
 
 	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
 		return 0;
-	exit_code = errno == EACCES || errno == EPERM || errno == EROFS ? EX_NOPERM
-	            : errno == ENOENT                                   ? EX_CONFIG
-	                                                                : EX_OSERR;
-	if (errno == ENOENT)
-		help = "; make its directory (install -d -o USER, the daemon's), or set another path";
-	else if (errno == EROFS)
+	exit_code = errno == EACCES || errno == EPERM || errno == EROFS ? EX_NOPERM : EX_OSERR;
+	if (errno == EROFS)
 		help = "; as a service it may write below /run/ibvcapd only: set a path there";
 	else if (exit_code == EX_NOPERM)
 		help = "; give its directory to the daemon's user (chown), or set another path";
@@ -140,9 +170,9 @@ int listener_open(struct listener *listener, const char *path, mode_t mode, gid_
 	int r;
 
 	*listener = (struct listener)LISTENER_INIT;
-	if (strlen(path) >= sizeof(address.sun_path))
-		return failure_set(failure, EX_CONFIG, ENAMETOOLONG, "control socket '%s': longer than %zu bytes", path,
-		                   sizeof(address.sun_path) - 1);
+	r = listener_check_path(path, failure);
+	if (r < 0)
+		return r;
 	strcpy(address.sun_path, path);
 	r = clear_path(&address, failure);
 	if (r < 0)
@@ -191,7 +221,7 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 }
 
 /* Reads the kernel's list, because a connection would disturb the process that listens. True if it cannot be read. */
-static bool may_somebody_listen(const char *path)
+bool listener_may_be_taken(const char *path)
 {
 	FILE *file = fopen("/proc/self/net/unix", "re");
 	char line[256], at[128];
@@ -232,7 +262,7 @@ void listener_close(struct listener *listener)
 		dropped_sockets_close(&sockets);
 	}
 	/* If the service manager was asked to keep the socket but did not, the path would refuse every client. */
-	if (listener->kept && !listener->adopted && !may_somebody_listen(listener->path))
+	if (listener->kept && !listener->adopted && !listener_may_be_taken(listener->path))
 		unlink_path(listener);
 	*listener = (struct listener)LISTENER_INIT;
 }

@@ -23,6 +23,15 @@ struct listener {
 	}
 
 /**
+ * Can a socket be made at the path? A file that is not a socket, and a directory that is not there, are errors,
+ * EX_CONFIG.
+ */
+int listener_check_path(const char *path, struct failure *failure);
+
+/** Does a process of this network namespace listen at the path? True, too, if the kernel does not tell. */
+bool listener_may_be_taken(const char *path);
+
+/**
  * Bind and listen. A socket file at which no process listens is replaced. A socket at which a process listens is an
  * error, EX_TEMPFAIL, and the failure names the process; a file that is not a socket is an error, EX_CONFIG. group
  * (gid_t)-1: the file keeps the daemon's group. Clients may connect from now on, and wait until they are served.

@@ -7,8 +7,14 @@
 
 #define PAGES_ADVICE_MAX 320
 
-/** Hugepages of that size that no process has. */
-uint64_t pages_count_free(uint32_t page_bytes);
+/* Hugepages of one size that a process can get. */
+struct pages_supply {
+	uint64_t n_free; /* now: that no process has, or that the kernel may make (nr_overcommit_hugepages) */
+	uint64_t n_all;  /* if no other process had any */
+	uint64_t n_max;  /* that the control groups of this process allow; UINT64_MAX: any number */
+};
+
+struct pages_supply pages_read_supply(uint32_t page_bytes);
 
 /**
  * Writes "(F free of N); get them with: echo … > …, or lower KEY" to text, which has PAGES_ADVICE_MAX bytes. If this

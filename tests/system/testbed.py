@@ -28,6 +28,10 @@ from wires import BUILD, ROOT, Net, finish, in_namespace, run, wait_until  # noq
 HERE = pathlib.Path(__file__).parent  # programs and modules that a test copies to where other users can read
 HUGEPAGES = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 NOBODY = pwd.getpwnam("nobody")
+# Before a command: as on a machine on which the packages made the account and systemd the service's directory.
+AS_INSTALLED = ("unshare", "--mount", "sh", "-c", "mount -t tmpfs none /run && "
+                "{ cat /etc/passwd; echo ibvcap:x:65533:65534::/:/bin/false; } >/run/passwd && "
+                "mount --bind /run/passwd /etc/passwd && install -d -o ibvcap /run/ibvcapd && exec \"$@\"", "sh")
 
 
 # ---- programs ------------------------------------------------------------------------------------------------------

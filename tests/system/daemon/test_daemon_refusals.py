@@ -107,9 +107,9 @@ def test_dump_config_prints_a_file_that_is_the_same_and_refuses_a_bad_one(build,
     assert done.returncode == 74 and "cannot be written" in done.stderr
 
 
-def check_config(net, build, path, *options):
-    return subprocess.run(net.command(net.rx, build.ibvcapd, "-c", path, "-t", *options), capture_output=True,
-                          text=True, check=False)
+def check_config(net, build, path, user="ibvcap", prefix=()):
+    return subprocess.run(net.command(net.rx, *testbed.AS_INSTALLED, *prefix, build.ibvcapd, "-c", path, "-t",
+                                      "--user", user), capture_output=True, text=True, check=False)
 
 
 def test_check_config_accepts_what_a_start_accepts(build, net, wire, tmp):
@@ -149,13 +149,17 @@ def test_check_config_says_all_that_a_start_would_refuse(build, net, wire, tmp):
     assert check_config(net, build, path).returncode == EX_UNAVAILABLE
 
 
+def write_stream(path, wire, control=None, **keys):
+    path.write_text(f"control = {testbed.libconfig({'socket': '/run/ibvcapd/control.sock', **(control or {})})};\n"
+                    f"streams = {testbed.libconfig([testbed.stream(wire, **{'backend': 'packet', **keys})])};\n")
+    return path
+
+
 def test_check_config_warns_of_what_may_pass_or_only_the_service_lacks(build, net, wire, tmp):
     path = tmp / "checked.conf"
 
     def check(control=None, **keys):
-        path.write_text(f"control = {testbed.libconfig({'socket': '/run/ibvcapd/control.sock', **(control or {})})};\n"
-                        f"streams = {testbed.libconfig([testbed.stream(wire, backend='packet', **keys)])};\n")
-        done = check_config(net, build, path, "--user", "nobody")
+        done = check_config(net, build, write_stream(path, wire, control, **keys))
         assert done.returncode == 0 and done.stdout.endswith(f"{path}: ok\n"), done.stderr
         return done.stderr
 
@@ -164,13 +168,67 @@ def test_check_config_warns_of_what_may_pass_or_only_the_service_lacks(build, ne
     assert f"warning: {path}:2: stream 'lidar': destination 10.9.0.77 is not an address of" in said
     assert said.count("\n") == 1, said
     assert "has a directory of its own there (PrivateTmp=)" in check({"socket": "/tmp/x.sock"})
-    pool = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
-    if pool.exists() and int((pool / "free_hugepages").read_text()) < 1900:
-        said = check(page_size="2M", history_blocks=60000)
-        assert "hugepages of 2048 kB, and so many are not free (" in said and "nr_hugepages" in said, said
+
+
+def test_check_config_counts_hugepages_as_a_start_does(build, net, wire, tmp, start_daemon):
+    """README.md restarts the service if the check is good. A daemon that runs with the file gives its pages back."""
+    pool = tmp / "pool"
+    pool.mkdir()
+    for name, number in (("nr", 700), ("free", 690), ("resv", 0), ("surplus", 0), ("nr_overcommit", 0)):
+        (pool / f"{name}_hugepages").write_text(f"{number}\n")
+    real = "/sys/kernel/mm/hugepages/hugepages-2048kB"
+    counted = ("sh", "-c", f'mount --bind {pool} {real} && exec "$@"', "sh")
+
+    def check(blocks, prefix=counted, **control):
+        write_stream(tmp / "c.conf", wire, control, page_size="2M", payload_size=1984, slots_per_block=1024,
+                     history_blocks=blocks)
+        return check_config(net, build, tmp / "c.conf", user="root" if control else "ibvcap", prefix=prefix)
+
+    if not os.path.exists(real):
+        pytest.skip("no hugepages of 2 MiB")
+    assert check(600).returncode == 0
+    done = check(2000)
+    assert (done.returncode, done.stdout) == (EX_TEMPFAIL, ""), done
+    assert "hugepages of 2048 kB, and so many are not there (690 free of 700" in done.stderr, done.stderr
+    done = check(660)
+    assert done.returncode == EX_TEMPFAIL and "not free (690 free of 700" in done.stderr, done.stderr
+    running = start_daemon([testbed.stream(wire, backend="packet")]).wait_ready()
+    done = check(660, socket=str(running.socket_path))
+    assert done.returncode == 0 and "warning: the rings take " in done.stderr, done.stderr
+    assert "ignore this if an ibvcapd that runs with this file has them" in done.stderr
+    assert check(2000, socket=str(running.socket_path)).returncode == EX_TEMPFAIL
+
+
+def test_check_config_knows_the_limit_of_a_container(build, net, wire, tmp):
+    path = write_stream(tmp / "c.conf", wire, page_size="2M")
+    limited = ("sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && echo 4194304 >/sys/fs/cgroup/hugetlb.2MB.max && "
+               'exec "$@"', "sh")
+    done = check_config(net, build, path, prefix=limited)
+    assert done.returncode == EX_TEMPFAIL and "the control group of this process allows 2 (" in done.stderr, done.stderr
+
+
+def test_check_config_says_what_the_starts_user_and_rights_lack(build, net, wire, tmp):
+    path = write_stream(tmp / "c.conf", wire)
+
+    def refused(code, *words, user="ibvcap", prefix=()):
+        done = check_config(net, build, path, user=user, prefix=prefix)
+        assert done.returncode == code and all(word in done.stderr for word in words), done
+        assert len(done.stderr.splitlines()) == 1 and not done.stdout, done
+
+    assert check_config(net, build, path).returncode == 0
+    refused(EX_CONFIG, "no user 'nosuch'", user="nosuch")
+    refused(EX_NOPERM, "CAP_NET_RAW", "backend \"packet\"", "--cap-add",
+            prefix=("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"))
+    refused(EX_NOPERM, "cannot switch to user 'ibvcap'",
+            prefix=("setpriv", "--bounding-set=-setuid", "--inh-caps=-setuid"))
+    refused(EX_CONFIG, "control socket '/run/ibvcapd/control.sock'", "there is no directory /run/ibvcapd",
+            prefix=("sh", "-c", 'rmdir /run/ibvcapd; exec "$@"', "sh"))
+    refused(EX_CONFIG, "it is a directory", "control.sock/control.sock",
+            prefix=("sh", "-c", 'mkdir /run/ibvcapd/control.sock; exec "$@"', "sh"))
+    refused(EX_NOPERM, "user ibvcap cannot make it", "chown ibvcap /run/ibvcapd",
+            prefix=("sh", "-c", 'chown root /run/ibvcapd; exec "$@"', "sh"))
     path.chmod(0o600)
-    said = check()
-    assert f"warning: user nobody, as which the service runs, cannot read what you can: {path}: cannot be read" in said
+    refused(os.EX_NOINPUT, f"user ibvcap, as which the service runs, cannot read what you can: {path}: cannot be read")
 
 
 def test_check_config_tests_whether_memory_can_be_sealed(build, wire, tmp):

@@ -14,8 +14,8 @@ import types
 import pytest
 
 import control_client
-from testbed import (BUILD, HERE, HUGEPAGES, NOBODY, ROOT, Consumer, Net, as_nobody, channel, flow, libconfig,
-                     reachable, read_number, stream, wait_until)
+from testbed import (AS_INSTALLED, BUILD, HERE, HUGEPAGES, NOBODY, ROOT, Consumer, Net, as_nobody, channel, flow,
+                     libconfig, reachable, read_number, stream, wait_until)
 
 DOCTOR = BUILD / "tools/ibvcap"
 SOFTHCA = BUILD / "softhca/softhca"
@@ -127,7 +127,7 @@ def test_a_configuration_is_judged_as_the_daemon_does(net, tmp):
 def test_a_queue_and_a_flow_are_tried_on_the_device(net, wire, tmp):
     """… and they tell how deep its queues can be, and how its clock runs."""
     config = write_config(tmp, stream(wire))
-    report = diagnosis(net, "--config", config, prefix=(*ALONE, *softhca(wire.interface)))
+    report = diagnosis(net, "--config", config, prefix=(*AS_INSTALLED, *ALONE, *softhca(wire.interface)))
     (probe,) = of(report, "probe")
     assert probe["level"] == "ok" and "made and taken away" in probe["found"]
     assert [entry["found"]

@@ -28,7 +28,7 @@ def try_on_fixture(net):
     path = f"{tools}:{testbed.BUILD}/daemon:{os.environ['PATH']}"
 
     def start(*arguments, stdin=None, under=(), **environment):
-        words = net.command(net.rx, *under, PROGRAM, *arguments)
+        words = net.command(net.rx, *testbed.AS_INSTALLED, *under, PROGRAM, *arguments)
         process = subprocess.Popen(list(map(str, words)), stdin=stdin, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True,
                                    env={**os.environ, "PATH": path, "LD_LIBRARY_PATH": str(tools), **environment})
