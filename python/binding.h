@@ -4,7 +4,7 @@
  *
  * Threads: a handle of libibvcap is for one thread at a time. Each object that owns one has a lock for calls that may
  * wait; they wait without the interpreter's lock. Whatever else touches such an object holds the interpreter's lock.
- * Declares batch.c, errors.c, lease.c, placed_array.c, receiver.c, view.c.
+ * Declares batch.c, errors.c, lease.c, place_memory.c, placed_array.c, receiver.c, view.c.
  */
 #ifndef IBVCAP_PYTHON_BINDING_H
 #define IBVCAP_PYTHON_BINDING_H
@@ -257,16 +257,32 @@ struct returned {
 	struct returned *next;
 };
 
+/* A buffer of the program, in pieces for arrays. */
+struct place_memory {
+	Py_buffer buffer; /* .obj NULL: the placer has memory of its own */
+	void **free;      /* pieces that no array has */
+	uint64_t n_free;
+};
+
 /* It is no object of Python, as a receiver is none: so a Placer that keeps its arrays makes no cycle of references. */
 struct placer {
 	uint32_t n_references; /* of its Placer, and of its arrays */
 	struct ibvcap_placer *placer;
+	struct place_memory memory;
 	bool is_busy;              /* a thread places packets */
 	struct returned *returned; /* while it did */
 	struct batch *batch;       /* whose rows are not all placed yet: a reference, and a buffer of it */
 	uint32_t row;
 	uint32_t side;
 };
+
+/** The options get the buffer of this object. False: an exception is set. */
+bool place_memory_open(struct place_memory *memory, PyObject *of, struct ibvcap_placer_options *options);
+/** Cut it into arrays of so many bytes. False: an exception is set. */
+bool place_memory_divide(struct place_memory *memory, const struct ibvcap_placer_options *options,
+                         uint64_t array_bytes);
+/** Release the buffer. */
+void place_memory_close(struct place_memory *memory);
 
 /** Without a reference there is no Placer and no array. */
 void placer_unref(struct placer *placer);

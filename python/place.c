@@ -21,23 +21,45 @@ static struct placer *placer_of(PyObject *object)
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
+/* A placer with the program's memory, if there is any. NULL: an exception is set. */
+static struct placer *placer_open(const struct ibvcap_sequence *sequence, struct ibvcap_placer_options *options,
+                                  PyObject *memory)
+{
+	struct placer *placer = PyMem_Calloc(1, sizeof(*placer));
+	int r;
+
+	if (!placer)
+		return (struct placer *)PyErr_NoMemory();
+	placer->n_references = 1;
+	if (memory == Py_None || place_memory_open(&placer->memory, memory, options)) {
+		r = ibvcap_placer_new(sequence, options, &placer->placer);
+		if (r < 0)
+			raise_error(r);
+		else if (memory == Py_None ||
+		         place_memory_divide(&placer->memory, options, ibvcap_place_bytes(placer->placer)))
+			return placer;
+	}
+	placer_unref(placer);
+	return NULL;
+}
+
 static PyObject *placer_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"of",    "sources", "numbers",     "row_bytes",   "skip_bytes", "window",
-	                        "sides", "fill",    "deadline_ns", "max_sources", NULL};
+	static char *names[] = {"of",   "sources",     "numbers",     "row_bytes", "skip_bytes", "window", "sides",
+	                        "fill", "deadline_ns", "max_sources", "align",     "memory",     NULL};
 	struct ibvcap_placer_options options = IBVCAP_INIT(struct ibvcap_placer_options);
 	const char *description, *sources;
 	Py_ssize_t description_bytes, sources_bytes;
 	struct ibvcap_sequence sequence;
-	struct ibvcap_placer *new;
 	struct placer_object *object;
-	int r;
+	struct placer *placer;
+	PyObject *memory;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y#y#O&O&O&O&O&O&O&O&:Placer", names, &description,
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y#y#O&O&O&O&O&O&O&O&O&O:Placer", names, &description,
 	                                 &description_bytes, &sources, &sources_bytes, u32_of, &options.numbers, u32_of,
 	                                 &options.row_bytes, u32_of, &options.skip_bytes, u32_of, &options.window,
 	                                 u32_of, &options.sides, u32_of, &options.fill, u64_of, &options.deadline_ns,
-	                                 u32_of, &options.max_sources))
+	                                 u32_of, &options.max_sources, u32_of, &options.align, &memory))
 		return NULL;
 	if (description_bytes != sizeof(sequence) || sources_bytes % (Py_ssize_t)sizeof(*options.sources)) {
 		PyErr_SetString(PyExc_ValueError, "the description, or a source, has not its size");
@@ -46,18 +68,15 @@ static PyObject *placer_new(PyTypeObject *type, PyObject *arguments, PyObject *k
 	memcpy(&sequence, description, sizeof(sequence));
 	options.n_sources = (uint32_t)((size_t)sources_bytes / sizeof(*options.sources));
 	options.sources = (const struct ibvcap_place_source *)sources;
-	r = ibvcap_placer_new(&sequence, &options, &new);
-	if (r < 0)
-		return raise_error(r);
+	placer = placer_open(&sequence, &options, memory);
+	if (!placer)
+		return NULL;
 	object = object_new(type);
-	if (object)
-		object->placer = PyMem_Calloc(1, sizeof(*object->placer));
-	if (!object || !object->placer) {
-		ibvcap_placer_free(new);
-		Py_XDECREF((PyObject *)object);
-		return PyErr_NoMemory();
+	if (!object) {
+		placer_unref(placer);
+		return NULL;
 	}
-	*object->placer = (struct placer){.n_references = 1, .placer = new};
+	object->placer = placer;
 	return &object->base;
 }
 
@@ -238,9 +257,9 @@ static const struct member count_members[] = {
 };
 
 static const struct member side_members[] = {
-	SIDE(packets), SIDE(unread),   SIDE(unlisted), SIDE(empty),   SIDE(cut),  SIDE(arrived),
-	SIDE(open),    SIDE(expected), SIDE(present),  SIDE(missing), SIDE(only), SIDE(duplicate),
-	SIDE(late),    SIDE(far),      SIDE(outside),  {NULL, 0, 0},
+	SIDE(packets), SIDE(unread),   SIDE(unlisted), SIDE(empty),     SIDE(cut),    SIDE(arrived),
+	SIDE(open),    SIDE(expected), SIDE(present),  SIDE(missing),   SIDE(only),   SIDE(duplicate),
+	SIDE(late),    SIDE(far),      SIDE(outside),  SIDE(no_memory), {NULL, 0, 0},
 };
 
 static PyObject *placer_counts(PyObject *object, void *closure)
@@ -279,6 +298,11 @@ static PyObject *placer_rows(PyObject *object, void *closure)
 	return PyLong_FromUnsignedLong(ibvcap_place_rows(placer_of(object)->placer));
 }
 
+static PyObject *placer_array_bytes(PyObject *object, void *closure)
+{
+	return PyLong_FromUnsignedLongLong(ibvcap_place_bytes(placer_of(object)->placer));
+}
+
 static PyMethodDef placer_methods[] = {
 	{"add", KEYWORDS(placer_add),
          "add($self, batch, side=0)\n--\n\n"
@@ -310,6 +334,8 @@ static PyGetSetDef placer_getters[] = {
          "each.",
          NULL},
 	{"rows", placer_rows, NULL, "Rows of a source in an array's memory, for arrays of the program's own.", NULL},
+	{"array_bytes", placer_array_bytes, NULL, "Bytes of an array's payload: of `memory`, each array takes so many.",
+         NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 

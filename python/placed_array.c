@@ -7,6 +7,7 @@
 struct placed_array {
 	struct view_owner owner;
 	struct placer *placer; /* a reference; NULL: the memory is returned */
+	Py_ssize_t offset;     /* of the payload in the program's memory; -1: it is in memory of the placer */
 	struct ibvcap_place_array array;
 };
 
@@ -20,6 +21,7 @@ void placer_unref(struct placer *placer)
 	if (--placer->n_references)
 		return;
 	ibvcap_placer_free(placer->placer);
+	place_memory_close(&placer->memory);
 	PyMem_Free(placer);
 }
 
@@ -64,6 +66,7 @@ PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_arra
 	array->owner.give_back = placed_array_give_back;
 	array->placer = placer;
 	placer->n_references++;
+	array->offset = placer->memory.buffer.obj ? of->payload - (uint8_t *)placer->memory.buffer.buf : -1;
 	array->array = *of;
 	return &array->owner.base;
 }
@@ -129,6 +132,13 @@ static PyObject *placed_array_n_missing(PyObject *object, void *closure)
 	return PyLong_FromUnsignedLongLong(array->n_expected - array->n_present);
 }
 
+static PyObject *placed_array_offset(PyObject *object, void *closure)
+{
+	const Py_ssize_t offset = placed_array_of(object)->offset;
+
+	return offset < 0 ? Py_NewRef(Py_None) : PyLong_FromSsize_t(offset);
+}
+
 static PyGetSetDef placed_array_getters[] = {
 	{"payload", placed_array_payload, NULL, "uint8 of shape (sources, numbers, row_bytes), writable.", NULL},
 	{"present", placed_array_present, NULL,
@@ -136,6 +146,8 @@ static PyGetSetDef placed_array_getters[] = {
 	{"lengths", placed_array_lengths, NULL, "uint16 of shape (sources, numbers): bytes of the packet in each row.",
          NULL},
 	{"end", placed_array_end, NULL, "Why it was closed: complete, window, deadline, reset, flush.", NULL},
+	{"offset", placed_array_offset, NULL,
+         "Where the payload begins in the placer's `memory`, in bytes; None: the placer has memory of its own.", NULL},
 	{"n_missing", placed_array_n_missing, NULL, "Numbers that did not come.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };

@@ -272,20 +272,24 @@ class Placer(_Placer):
     an upper one. Each array has room for max_sources sources. The first and the last of a run may be shorter. deadline
     is in seconds; where packets stop, call expire(), which closes what is over. At the end flush() closes the rest.
     sources: to list them, dicts with what tells them apart: address, port, destination, destination_port, field
-    (bytes). A placer is for one thread at a time: threads that share it take a lock around each use.
+    (bytes). memory: a buffer for the payload of arrays that may be written to and has no gaps, as a NumPy array over
+    memory from which a GPU copies. It has room for window + 1 arrays of array_bytes, and for those that the program
+    keeps; without room packets are late, and counted as no_memory. Each array begins at a multiple of align bytes, a
+    power of two, 64 by default. The buffer is kept until the placer and the last view of an array have gone.
+    A placer is for one thread at a time: threads that share it take a lock around each use.
     """
 
     __slots__ = ()
 
     def __new__(cls, of, *, numbers=0, row_bytes=0, skip_bytes=0, window=4, sides=1, fill=0, deadline=None,
-                max_sources=16, sources=()):
+                max_sources=16, sources=(), memory=None, align=0):
         description = _description(of)
         if deadline is not None and not 1e-9 <= deadline < 2**32:
             raise ValueError(f"deadline = {deadline}: accepted is None, or seconds above 0")
         field_bytes = struct.unpack(_SEQUENCE_FORMAT, description)[_SOURCE_BYTES]
         listed = b"".join(_pack_source(source, field_bytes) for source in sources)
         return super().__new__(cls, description, listed, numbers, row_bytes, skip_bytes, window, sides,
-                               fill, round((deadline or 0) * 1e9), max_sources)
+                               fill, round((deadline or 0) * 1e9), max_sources, align, memory)
 
     @property
     def sources(self):

@@ -48,7 +48,29 @@ static void *copy_bytes(const void *from, size_t n)
 	return copy;
 }
 
-static struct ibvcap_placer *new_placer(struct input *input)
+/* Memory of the caller: so many arrays may be in use. */
+struct memory {
+	uint32_t n_given, n_max;
+};
+
+static void *take_memory(void *context, size_t align, size_t bytes)
+{
+	struct memory *memory = context;
+
+	if (memory->n_given == memory->n_max)
+		return NULL;
+	memory->n_given++;
+	(void)align; /* the placer does not need it, and no byte behind the memory is given */
+	return malloc(bytes);
+}
+
+static void give_memory_back(void *context, void *given)
+{
+	((struct memory *)context)->n_given--;
+	free(given);
+}
+
+static struct ibvcap_placer *new_placer(struct input *input, struct memory *memory)
 {
 	const uint8_t *description = take_bytes(input, sizeof(struct ibvcap_sequence));
 	const uint8_t *byte = take_bytes(input, N_OPTIONS);
@@ -71,6 +93,12 @@ static struct ibvcap_placer *new_placer(struct input *input)
 	options.max_sources = 1 + byte[7] % SOURCES_MAX;
 	options.n_sources = byte[7] & 64 ? options.max_sources : 0;
 	options.sources = sources;
+	if (byte[7] & 128 && options.row_bytes) {
+		memory->n_max = byte[6] % 8;
+		options.take = take_memory;
+		options.give_back = give_memory_back;
+		options.context = memory;
+	}
 	if (!sequence.bytes || !sequence_check(&sequence, &fault))
 		require(ibvcap_placer_new(&sequence, &options, &placer) < 0, "an unsound description is refused");
 	else if (ibvcap_placer_new(&sequence, &options, &placer) < 0)
@@ -158,7 +186,7 @@ static void add_batch(struct ibvcap_placer *placer, struct input *input, struct 
 		                               .length = (uint16_t)(meta_bytes[1] | meta_bytes[2] << 8),
 		                               .flags = meta_bytes[3],
 		                               .header_length = meta_bytes[4]};
-	while (at < n && (r = ibvcap_place_add(placer, &batch, at, byte[3] % 4, placed)) > 0) {
+	while (at < n && (r = ibvcap_place_add(placer, &batch, at, byte[3] % 4, placed)) >= 0) {
 		at += (uint32_t)r;
 		take_arrays(placer, held, n_held);
 	}
@@ -174,7 +202,8 @@ static void add_batch(struct ibvcap_placer *placer, struct input *input, struct 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input input = {data, size};
-	struct ibvcap_placer *placer = new_placer(&input);
+	struct memory memory = {0};
+	struct ibvcap_placer *placer = new_placer(&input, &memory);
 	struct ibvcap_place_array held[ARRAYS_MAX];
 	const uint8_t *step;
 	uint32_t n_held = 0;
@@ -190,5 +219,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_sums(placer);
 	}
 	ibvcap_placer_free(placer);
+	require(memory.n_given == 0, "all memory is given back");
 	return 0;
 }

@@ -5,6 +5,7 @@ import collections
 import dataclasses
 
 FIRST, SECOND, DUPLICATE, LATE, FAR, OUTSIDE, UNREAD, UNLISTED, EMPTY = range(9)
+NO_MEMORY, WAITS = 9, 10  # inside, and of a packet that has to be given once more
 COMPLETE, WINDOW, DEADLINE, RESET, FLUSH = range(5)
 
 
@@ -25,6 +26,19 @@ class Description:
     cycle: int
     window: int
     jump: int
+
+
+class Memory:
+    """Of the caller, for n arrays; refused says of each call whether it gets none all the same."""
+
+    def __init__(self, n, refused):
+        self.free, self.refused = n, iter(refused)
+
+    def take(self):
+        if next(self.refused) or not self.free:
+            return False
+        self.free -= 1
+        return True
 
 
 @dataclasses.dataclass
@@ -53,8 +67,10 @@ class Array:
 
 
 class Reference:
-    def __init__(self, description, options):
-        self.d, self.o = description, options
+    def __init__(self, description, options, memory=None):
+        self.d, self.o, self.memory = description, options, memory
+        self.n_taken = 0  # of closed: that the caller has taken
+        self.may_wait = False
         half = description.cycle // 2
         self.behind = min(max(description.window, (options.window + 1) * options.numbers), half)
         self.ahead = min(description.jump, half)
@@ -80,7 +96,11 @@ class Reference:
     def start_of(self, array):
         if self.o.frames:
             return min(array.positions())
-        return max(array.base, self.first, array.base if self.closed_end is None else self.closed_end)
+        return max(array.base, self.rest())
+
+    def rest(self):
+        """Where the numbers begin that no closed array has, or had after it."""
+        return self.first if self.closed_end is None else self.closed_end
 
     def end_of(self, array, is_over=False):
         if self.o.frames:
@@ -100,12 +120,12 @@ class Reference:
     def close(self, why):
         array = self.open.pop(0)
         start, end = self.start_of(array), self.end_of(array, why in (DEADLINE, RESET, FLUSH))
-        between = 0 if self.closed_end is None else self.expected(self.closed_end, start)
+        between = self.expected(self.rest(), start)
         expected = self.expected(start, end)
         self.closed.append({
             "end": why, "first": start, "n_numbers": end - start, "n_expected": expected,
             "n_present": len(array.brought), "frame": array.frame, "run": self.run, "first_ns": array.began,
-            "last_ns": array.last, "before": 0 if self.closed_end is None else start - self.closed_end,
+            "last_ns": array.last, "before": start - self.rest(),
             "present": [[sum(1 << side for side in array.brought.get((source, p), ())) for p in range(start, end)]
                         for source in self.sources],
             "rows": [[array.rows.get((source, p), b"") for p in range(start, end)] for source in self.sources]})
@@ -125,7 +145,7 @@ class Reference:
         if self.o.frames:
             if len(self.open) < 2 or self.start_of(self.open[1]) != end:
                 return False
-            if self.closed_end is not None and self.closed_end != start:
+            if self.rest() != start:
                 return False
         return sum(map(len, array.brought.values())) == self.o.sides * self.expected(start, end)
 
@@ -133,12 +153,20 @@ class Reference:
         while self.open and self.is_complete():
             self.close(COMPLETE)
 
-    def begin(self, at, base, packet):
+    def has_closed(self):
+        """Arrays that the caller has not taken."""
+        return len(self.closed) > self.n_taken
+
+    def begin(self, at, base, packet, n):
         if len(self.open) == self.o.window:
             if at == 0:
                 return None
             self.close(WINDOW)
             at -= 1
+        if self.memory and not self.memory.take():
+            if at > 0 and not self.has_closed():
+                self.close(WINDOW)
+            return WAITS if self.may_wait and self.has_closed() and n == packet.n else NO_MEMORY
         self.serial += 1
         self.open.insert(at, Array(self.serial, base, packet))
         return self.open[at]
@@ -153,7 +181,7 @@ class Reference:
                 if array.base == base:
                     return array
             at = sum(array.base < base for array in self.open)
-            return self.begin(at, base, packet) or LATE
+            return self.begin(at, base, packet, n) or LATE
         at = sum(min(array.positions()) <= position for array in self.open)
         around = [self.open[i] for i in (at - 1, at) if 0 <= i < len(self.open)]
         own = next((array for array in around if array.frame == packet.frame), None)
@@ -166,7 +194,7 @@ class Reference:
         if own:
             span = own.positions() | wanted
             return own if max(span) - min(span) < self.o.numbers else OUTSIDE
-        return self.begin(at, None, packet) or LATE
+        return self.begin(at, None, packet, n) or LATE
 
     # ---- packets
 
@@ -180,7 +208,6 @@ class Reference:
 
     def place(self, packet, position):
         kinds, done = [], 0
-        lane = self.lanes.setdefault((packet.source, packet.side), [0, None, None])
         counts = self.side[packet.side]
         while done < packet.n:
             at = position + done
@@ -191,6 +218,13 @@ class Reference:
                 n = min(n, self.closed_end - at)
             done += n
             array = self.find(packet, at, n)
+            if array == WAITS:
+                kinds.append(WAITS)
+                continue
+            if array == NO_MEMORY:
+                counts["no_memory"] += n
+                self.follow(packet, at, n)
+                array = LATE
             if not isinstance(array, Array):
                 if array == LATE and self.closed_end is not None:
                     self.begun.setdefault(packet.source, [self.run, self.closed_end])
@@ -206,15 +240,21 @@ class Reference:
             counts["duplicate"] += known
             kinds.append(DUPLICATE if known == n else FIRST if new else SECOND)
             array.last = packet.time
-            self.next = max(self.next, at + n)
-            self.first = min(self.first, at)
-            begun = self.begun.setdefault(packet.source, [self.run, at])
-            if begun[0] == self.run:
-                begun[1] = min(begun[1], at)
-            self.astray = self.slack = 0
-            lane[:] = [array.serial, None, max(at + n, at + n if lane[2] is None else lane[2])]
+            self.follow(packet, at, n)
+            self.lanes[packet.source, packet.side][0] = array.serial
         self.close_complete()
         return min(kinds)
+
+    def follow(self, packet, at, n):
+        """The run has these numbers."""
+        self.next = max(self.next, at + n)
+        self.first = min(self.first, at)
+        begun = self.begun.setdefault(packet.source, [self.run, at])
+        if begun[0] == self.run:
+            begun[1] = min(begun[1], at)
+        self.astray = self.slack = 0
+        lane = self.lanes.setdefault((packet.source, packet.side), [0, None, None])
+        lane[1:] = [None, max(at + n, at + n if lane[2] is None else lane[2])]
 
     def begin_run(self, number):
         self.run += 1
@@ -270,11 +310,21 @@ class Reference:
         self.begin_run(held.number if held else packet.number)
         if held:
             self.side[held.side]["far"] -= held.n
+            may_wait, self.may_wait = self.may_wait, False
             self.place(held, self.next)
+            self.may_wait = may_wait
         position = self.locate(packet.number)
         return self.hold(packet) if position is None else self.place(packet, position)
 
     def add(self, packet):
+        self.may_wait = not self.has_closed()
+        kind = self.add_one(packet)
+        if kind == WAITS:
+            self.side[packet.side]["packets"] -= 1
+            self.side[packet.side]["arrived"] -= packet.n
+        return kind
+
+    def add_one(self, packet):
         counts = self.side[packet.side]
         counts["packets"] += 1
         self.expire(packet.time)
@@ -319,4 +369,5 @@ class Reference:
                 "arrived": counts["arrived"], "open": still_open, "expected": counts["expected"],
                 "present": counts["present"], "missing": counts["expected"] - counts["present"],
                 "only": counts["only"], "duplicate": counts["duplicate"], "late": counts["late"],
-                "far": counts["far"], "outside": counts["outside"]}
+                "far": counts["far"], "outside": counts["outside"],
+                "no_memory": counts["no_memory"]}

@@ -78,36 +78,66 @@ static enum ibvcap_placed_kind place_numbers(struct ibvcap_placer *placer, struc
 	return n_new ? IBVCAP_PLACED_FIRST : IBVCAP_PLACED_SECOND;
 }
 
+/* The run goes on with these numbers: a far one of the source has no effect any more. */
+static void follow(struct ibvcap_placer *placer, struct place_lane *lane, uint32_t source, uint64_t position,
+                   uint32_t n)
+{
+	place_run_extend(placer, source, position, n);
+	placer->n_astray = placer->slack = 0;
+	if (!lane->has_next || place_offset(lane->next, position + n) > 0)
+		lane->next = position + n;
+	lane->has_next = true;
+	lane->has_suspect = false;
+}
+
+/* Numbers without an array, for this reason. */
+static enum ibvcap_placed_kind place_nowhere(struct ibvcap_placer *placer, const struct place_item *item,
+                                             uint64_t position, uint32_t n, enum ibvcap_placed_kind kind)
+{
+	struct place_lane *lane = &placer->lanes[item->source * placer->options.sides + item->side];
+	struct ibvcap_place_side *side = &placer->sides[item->side];
+
+	if (kind == PLACE_WAITS) {
+		placer->is_waiting = true;
+		side->packets--;
+		side->arrived -= n;
+		return kind;
+	}
+	if (kind == IBVCAP_PLACED_OUTSIDE) {
+		side->outside += n;
+		return kind;
+	}
+	if (kind == PLACE_NO_MEMORY) {
+		follow(placer, lane, item->source, position, n);
+		side->no_memory += n;
+	} else if (placer->run.has_closed && !placer->sources[item->source].run) {
+		/* A source that is always a little behind the others: the next array waits for it. */
+		place_run_learn(placer, item->source, placer->run.closed_end);
+	}
+	side->late += n;
+	return IBVCAP_PLACED_LATE;
+}
+
 /* The numbers from a position on that lie in one array. */
 static enum ibvcap_placed_kind place_part(struct ibvcap_placer *placer, const struct place_item *item,
                                           uint64_t position, uint32_t n, struct ibvcap_placed *placed)
 {
 	struct place_lane *lane = &placer->lanes[item->source * placer->options.sides + item->side];
-	struct ibvcap_place_side *side = &placer->sides[item->side];
 	enum ibvcap_placed_kind kind;
 	struct place_array *array = place_array_find(placer, item, position, n, &kind);
 	uint32_t row;
 
-	if (!array) {
-		/* A source that is always a little behind the others: the next array waits for it. */
-		if (kind == IBVCAP_PLACED_LATE && placer->run.has_closed && !placer->sources[item->source].run)
-			place_run_learn(placer, item->source, placer->run.closed_end);
-		*(kind == IBVCAP_PLACED_LATE ? &side->late : &side->outside) += n;
-		return kind;
-	}
+	if (!array)
+		return place_nowhere(placer, item, position, n, kind);
 	kind = place_numbers(placer, array, item, position, n, &row);
 	if (place_offset(array->low, position) < 0)
 		array->low = position;
 	if (place_offset(array->high, position + n - 1) > 0)
 		array->high = position + n - 1;
 	array->last_ns = item->timestamp_ns;
-	place_run_extend(placer, item->source, position, n);
 	placer->last = array;
-	placer->n_astray = placer->slack = 0;
-	if (!lane->serial || place_offset(lane->next, position + n) > 0)
-		lane->next = position + n;
+	follow(placer, lane, item->source, position, n);
 	lane->serial = array->serial;
-	lane->has_suspect = false;
 	if (placed && kind < placed->kind)
 		*placed = (struct ibvcap_placed){kind, array->index, item->source, row};
 	return kind;
@@ -131,7 +161,7 @@ static uint32_t count_part(const struct ibvcap_placer *placer, uint64_t position
 static enum ibvcap_placed_kind place_at(struct ibvcap_placer *placer, const struct place_item *item, uint64_t position,
                                         struct ibvcap_placed *placed)
 {
-	enum ibvcap_placed_kind kind = IBVCAP_PLACED_EMPTY, part;
+	enum ibvcap_placed_kind kind = PLACE_WAITS, part;
 
 	for (uint32_t i = 0, n; i < item->n; i += n) {
 		n = count_part(placer, position + i, item->n - i);
@@ -168,13 +198,16 @@ static enum ibvcap_placed_kind begin_again(struct ibvcap_placer *placer, const s
 {
 	const struct place_item held = placer->held;
 	const bool has_held = held.n && place_run_is_near(placer, held.number, item->number);
+	const bool may_wait = placer->may_wait;
 	uint64_t position;
 
 	place_run_end(placer, IBVCAP_PLACE_RESET);
 	place_run_begin(placer, has_held ? held.number : item->number);
 	if (has_held) {
 		placer->sides[held.side].far -= held.n;
+		placer->may_wait = false;
 		place_at(placer, &held, placer->run.next, NULL);
+		placer->may_wait = may_wait;
 	}
 	if (!place_run_locate(placer, item->number, &position)) {
 		hold_far(placer, item);
@@ -285,6 +318,7 @@ int ibvcap_place_add(struct ibvcap_placer *placer, const struct ibvcap_rx_batch 
 		r = place_check(placer, side);
 	if (r == 0 && first == 0)
 		placer->slack += sequence_slack(batch);
+	placer->may_wait = !placer->first_closed;
 	for (; r == 0 && i < batch->n && (i == first || !placer->first_closed); i++) {
 		bool has_packet =
 			sequence_packet_of_row(batch, i, batch->header_bytes, batch->application_header_bytes, &packet);
@@ -297,6 +331,8 @@ int ibvcap_place_add(struct ibvcap_placer *placer, const struct ibvcap_rx_batch 
 		place_packet(placer, has_packet ? &packet : NULL, batch->meta[i].timestamp_ns, side,
 		             placed ? &placed[i] : NULL);
 	}
+	i -= placer->is_waiting;
+	placer->is_waiting = false;
 	return i > first ? (int)(i - first) : r;
 }
 
@@ -311,8 +347,11 @@ int ibvcap_place_add_packet(struct ibvcap_placer *placer, const struct ibvcap_pa
 		r = place_arrays_reserve(placer);
 	if (r < 0)
 		return r;
+	placer->may_wait = !placer->first_closed;
 	place_packet(placer, packet, timestamp_ns, side, placed);
-	return 1;
+	r = placer->is_waiting ? 0 : 1;
+	placer->is_waiting = false;
+	return r;
 }
 
 int ibvcap_place_next(struct ibvcap_placer *placer, struct ibvcap_place_array *array)
@@ -361,6 +400,11 @@ void ibvcap_place_flush(struct ibvcap_placer *placer)
 uint32_t ibvcap_place_rows(const struct ibvcap_placer *placer)
 {
 	return placer->rows;
+}
+
+uint64_t ibvcap_place_bytes(const struct ibvcap_placer *placer)
+{
+	return place_payload_bytes(placer);
 }
 
 /* ---- counts -------------------------------------------------------------------------------------- */

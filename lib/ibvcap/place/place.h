@@ -20,6 +20,11 @@
 #define PLACE_WINDOW_MAX 64
 #define PLACE_RESERVE    4 /* arrays that one row can begin: two of its own, two of the row that it confirms */
 
+/* What else a packet is, inside of a placer: there is no memory for its array; it waits for that, as if not given. */
+#define PLACE_NO_MEMORY ((enum ibvcap_placed_kind)(IBVCAP_PLACED_EMPTY + 1))
+#define PLACE_WAITS     ((enum ibvcap_placed_kind)(IBVCAP_PLACED_EMPTY + 2))
+#define PLACE_ALIGN     64 /* a cache line */
+
 enum place_use {
 	PLACE_FREE,
 	PLACE_OPEN,
@@ -32,8 +37,8 @@ struct place_array {
 	struct place_array *next; /* of the free ones, or of the closed ones */
 	enum place_use use;
 	uint32_t index;
-	void *memory;
-	uint8_t *payload;
+	void *memory;     /* of the placer */
+	uint8_t *payload; /* in memory of the caller, only while the array is in use; else in memory */
 	uint8_t *present;
 	uint16_t *lengths;
 
@@ -67,7 +72,8 @@ struct place_lane {
 	uint64_t serial;  /* of the array that it last brought a packet to; 0: to none in this run */
 	uint64_t next;    /* the position after its highest */
 	uint64_t suspect; /* number of its last far packet */
-	bool has_suspect; /* no packet was placed since */
+	bool has_next;    /* in this run */
+	bool has_suspect; /* no packet of the run came since */
 };
 
 /* A source that was learnt is expected from its first position on, in the run in which it was learnt. */
@@ -95,6 +101,8 @@ struct ibvcap_placer {
 	struct place_source *sources;
 	struct place_lane *lanes; /* of a source: sides of them */
 	uint32_t rows;            /* of a source in an array */
+	bool may_wait;            /* in this call: the caller had taken all closed arrays */
+	bool is_waiting;          /* the last packet of this call */
 	uint64_t ahead_max;
 	uint64_t behind_max;
 	uint64_t near_max;
@@ -133,7 +141,9 @@ static inline int64_t place_offset(uint64_t a, uint64_t b)
 /** Have so much memory that a row can be placed. 0, -ENOMEM. */
 int place_arrays_reserve(struct ibvcap_placer *placer);
 void place_arrays_free(struct ibvcap_placer *placer);
-/** The caller has done with the array. */
+/** Bytes of an array's payload. */
+uint64_t place_payload_bytes(const struct ibvcap_placer *placer);
+/** The caller has done with the array. Memory of the caller goes back. */
 void place_array_put_free(struct ibvcap_placer *placer, struct place_array *array);
 
 /** The open array for n numbers, which is begun if it may. NULL: *kind says why not. */

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW_ALIGN 64 /* a cache line */
-
 static bool has_frames(const struct ibvcap_placer *placer)
 {
 	return placer->reader.sequence.frame_bytes != 0;
@@ -21,29 +19,56 @@ static bool has_frames(const struct ibvcap_placer *placer)
 
 /* ---- memory -------------------------------------------------------------------------------------- */
 
+uint64_t place_payload_bytes(const struct ibvcap_placer *placer)
+{
+	return (uint64_t)placer->rows * placer->table.n_max * placer->options.row_bytes;
+}
+
 static struct place_array *array_new(const struct ibvcap_placer *placer)
 {
-	uint64_t n = (uint64_t)placer->rows * placer->table.n_max;
-	uint64_t payload_bytes = (n * placer->options.row_bytes + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+	const uint64_t n = (uint64_t)placer->rows * placer->table.n_max, align = placer->options.align;
+	const uint64_t own_bytes = placer->options.take ? 0 : place_payload_bytes(placer);
+	const uint64_t payload_bytes = (own_bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
 	struct place_array *array = calloc(1, sizeof(*array));
 	uint8_t *aligned;
 
 	if (!array)
 		return NULL;
-	array->memory = calloc(1, payload_bytes + n * (sizeof(*array->lengths) + sizeof(*array->present)) + ROW_ALIGN);
+	array->memory = calloc(1, payload_bytes + n * (sizeof(*array->lengths) + sizeof(*array->present)) + align);
 	if (!array->memory) {
 		free(array);
 		return NULL;
 	}
-	aligned = (uint8_t *)array->memory + (ROW_ALIGN - (uintptr_t)array->memory % ROW_ALIGN);
-	array->payload = placer->options.row_bytes ? aligned : NULL;
+	aligned = (uint8_t *)array->memory + (align - (uintptr_t)array->memory % align);
+	array->payload = own_bytes ? aligned : NULL;
 	array->lengths = (uint16_t *)(aligned + payload_bytes);
 	array->present = (uint8_t *)(array->lengths + n);
 	return array;
 }
 
+/* False: it has to have memory of the caller, who gives none. */
+static bool array_take_memory(const struct ibvcap_placer *placer, struct place_array *array)
+{
+	const struct ibvcap_placer_options *options = &placer->options;
+
+	if (options->take)
+		array->payload = options->take(options->context, options->align, place_payload_bytes(placer));
+	return !options->take || array->payload;
+}
+
+static void array_give_memory_back(const struct ibvcap_placer *placer, struct place_array *array)
+{
+	uint8_t *payload = array->payload;
+
+	if (!placer->options.take || !payload)
+		return;
+	array->payload = NULL;
+	placer->options.give_back(placer->options.context, payload);
+}
+
 void place_array_put_free(struct ibvcap_placer *placer, struct place_array *array)
 {
+	array_give_memory_back(placer, array);
 	array->use = PLACE_FREE;
 	array->next = placer->free;
 	placer->free = array;
@@ -75,6 +100,7 @@ int place_arrays_reserve(struct ibvcap_placer *placer)
 void place_arrays_free(struct ibvcap_placer *placer)
 {
 	for (uint32_t i = 0; i < placer->n_arrays; i++) {
+		array_give_memory_back(placer, placer->arrays[i]);
 		free(placer->arrays[i]->memory);
 		free(placer->arrays[i]);
 	}
@@ -100,17 +126,20 @@ static uint64_t count_expected(const struct ibvcap_placer *placer, uint64_t from
 	return n;
 }
 
+/* The first position of the run that no closed array has, nor has it passed. */
+static uint64_t run_rest(const struct place_run *run)
+{
+	return run->has_closed ? run->closed_end : run->first;
+}
+
 /* An array of fixed size has no number from before the run, and none that an array before it had. */
 static uint64_t array_first(const struct ibvcap_placer *placer, const struct place_array *array)
 {
-	const struct place_run *run = &placer->run;
-	uint64_t first = array->base;
+	const uint64_t rest = run_rest(&placer->run);
 
 	if (has_frames(placer))
 		return array->low;
-	if (place_offset(first, run->first) > 0)
-		first = run->first;
-	return run->has_closed && place_offset(first, run->closed_end) > 0 ? run->closed_end : first;
+	return place_offset(array->base, rest) > 0 ? rest : array->base;
 }
 
 /* The position after the array's last. At a deadline or the end of a run, nothing says that more was sent than came. */
@@ -196,7 +225,7 @@ static void array_describe(const struct ibvcap_placer *placer, struct place_arra
 		.frame = array->frame,
 		.n_expected = count_expected(placer, first, after),
 		.n_present = array->n_present,
-		.before = placer->run.has_closed ? first - placer->run.closed_end : 0,
+		.before = first - run_rest(&placer->run),
 		.first_ns = array->first_ns,
 		.last_ns = array->last_ns,
 		.end = end,
@@ -214,8 +243,7 @@ static void close_oldest(struct ibvcap_placer *placer, enum ibvcap_place_end end
 	array_describe(placer, array, end);
 	first = (uint64_t)array->closed.first;
 	array_fill(placer, &array->closed, n_by);
-	count_closed(placer, &array->closed, run->has_closed ? count_expected(placer, run->closed_end, first) : 0,
-	             n_by);
+	count_closed(placer, &array->closed, count_expected(placer, run_rest(run), first), n_by);
 	run->has_closed = true;
 	run->closed_end = first + array->closed.n_numbers;
 	memmove(&placer->open[0], &placer->open[1], --placer->n_open * sizeof(placer->open[0]));
@@ -241,7 +269,7 @@ static bool is_complete(const struct ibvcap_placer *placer, struct place_array *
 {
 	if (has_frames(placer)) {
 		if (placer->n_open < 2 || placer->open[1]->low != array->high + 1 ||
-		    (placer->run.has_closed && placer->run.closed_end != array->low))
+		    run_rest(&placer->run) != array->low)
 			return false;
 		return array->n_brought == placer->options.sides * count_expected(placer, array->low, array->high + 1);
 	}
@@ -262,8 +290,20 @@ void place_arrays_close_complete(struct ibvcap_placer *placer)
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
+/*
+ * Without memory the oldest array is closed, too, unless there are closed ones to be taken. A packet waits for its
+ * array if it lies in this one alone.
+ */
+static enum ibvcap_placed_kind array_lacks_memory(struct ibvcap_placer *placer, const struct place_item *item,
+                                                  uint32_t at, uint32_t n)
+{
+	if (at > 0 && !placer->first_closed)
+		close_oldest(placer, IBVCAP_PLACE_WINDOW);
+	return placer->may_wait && placer->first_closed && n == item->n ? PLACE_WAITS : PLACE_NO_MEMORY;
+}
+
 static struct place_array *array_begin(struct ibvcap_placer *placer, const struct place_item *item, uint32_t at,
-                                       uint64_t base, uint64_t low, uint32_t n)
+                                       uint64_t base, uint64_t low, uint32_t n, enum ibvcap_placed_kind *kind)
 {
 	struct place_array *array = placer->free;
 
@@ -272,6 +312,10 @@ static struct place_array *array_begin(struct ibvcap_placer *placer, const struc
 			return NULL;
 		close_oldest(placer, IBVCAP_PLACE_WINDOW);
 		at--;
+	}
+	if (!array_take_memory(placer, array)) {
+		*kind = array_lacks_memory(placer, item, at, n);
+		return NULL;
 	}
 	placer->free = array->next;
 	placer->n_free--;
@@ -291,7 +335,7 @@ static struct place_array *array_begin(struct ibvcap_placer *placer, const struc
 }
 
 static struct place_array *find_fixed(struct ibvcap_placer *placer, const struct place_item *item, uint64_t position,
-                                      uint32_t n)
+                                      uint32_t n, enum ibvcap_placed_kind *kind)
 {
 	const int64_t numbers = placer->rows;
 	uint32_t at = placer->n_open;
@@ -306,7 +350,7 @@ static struct place_array *find_fixed(struct ibvcap_placer *placer, const struct
 		at--;
 	if (at > 0 && placer->open[at - 1]->base == base)
 		return placer->open[at - 1];
-	return array_begin(placer, item, at, base, position, n);
+	return array_begin(placer, item, at, base, position, n, kind);
 }
 
 static bool is_in_frame(const struct ibvcap_placer *placer, const struct place_array *array, uint64_t position,
@@ -342,7 +386,7 @@ static struct place_array *find_frame(struct ibvcap_placer *placer, const struct
 	}
 	if (array)
 		return array;
-	return array_begin(placer, item, at, position - (placer->options.numbers - 1), position, n);
+	return array_begin(placer, item, at, position - (placer->options.numbers - 1), position, n, kind);
 }
 
 struct place_array *place_array_find(struct ibvcap_placer *placer, const struct place_item *item, uint64_t position,
@@ -351,5 +395,6 @@ struct place_array *place_array_find(struct ibvcap_placer *placer, const struct 
 	*kind = IBVCAP_PLACED_LATE;
 	if (placer->run.has_closed && place_offset(placer->run.closed_end, position) < 0)
 		return NULL;
-	return has_frames(placer) ? find_frame(placer, item, position, n, kind) : find_fixed(placer, item, position, n);
+	return has_frames(placer) ? find_frame(placer, item, position, n, kind)
+	                          : find_fixed(placer, item, position, n, kind);
 }

@@ -16,11 +16,26 @@
 #define ROW_BYTES_MAX   65535 /* struct ibvcap_place_array has the lengths in 16 bits */
 #define WINDOW_DEFAULT  4
 #define SOURCES_DEFAULT 16
+#define ALIGN_MAX       (UINT32_C(1) << 21) /* a huge page */
 #define ARRAY_BYTES_MAX (UINT64_C(1) << 40)
 
 static int check_most(const char *name, uint32_t value, uint32_t most)
 {
 	return value <= most ? 0 : error_set(-EINVAL, "%s = %u of a placer: accepted is %u at most", name, value, most);
+}
+
+static int check_caller_memory(const struct ibvcap_placer_options *options)
+{
+	if (options->align > ALIGN_MAX || (options->align & (options->align - 1)))
+		return error_set(-EINVAL, "align = %u of a placer: accepted is a power of two, %u at most",
+		                 options->align, ALIGN_MAX);
+	if (!options->take != !options->give_back)
+		return error_set(-EINVAL, "a placer with one of take and give_back: accepted are both, or none");
+	if (options->take && !options->row_bytes)
+		return error_set(-EINVAL,
+		                 "a placer with memory of the caller and row_bytes = 0: accepted is 1 or more, "
+		                 "since the memory is for payload");
+	return 0;
 }
 
 static int check_options(const struct ibvcap_sequence *sequence, const struct ibvcap_placer_options *options)
@@ -34,7 +49,8 @@ static int check_options(const struct ibvcap_sequence *sequence, const struct ib
 	    (r = check_most("sides", options->sides, IBVCAP_PLACE_SIDES_MAX)) < 0 ||
 	    (r = check_most("fill", options->fill, UINT8_MAX)) < 0 ||
 	    (r = check_most("max_sources", options->max_sources, SOURCE_TABLE_MAX)) < 0 ||
-	    (r = check_most("n_sources", options->n_sources, SOURCE_TABLE_MAX)) < 0)
+	    (r = check_most("n_sources", options->n_sources, SOURCE_TABLE_MAX)) < 0 ||
+	    (r = check_caller_memory(options)) < 0)
 		return r;
 	if (options->n_sources && !options->sources)
 		return error_set(-EINVAL, "n_sources = %u of a placer, and no sources: accepted is 0",
@@ -58,6 +74,8 @@ static void set_defaults(struct ibvcap_placer *placer)
 		options->window = WINDOW_DEFAULT;
 	if (!options->sides)
 		options->sides = 1;
+	if (options->align < PLACE_ALIGN)
+		options->align = PLACE_ALIGN;
 	if (options->n_sources)
 		options->max_sources = options->n_sources;
 	else

@@ -49,7 +49,7 @@ bool place_run_is_stepped_back(const struct ibvcap_placer *placer, const struct 
 {
 	const struct place_lane *lane = &placer->lanes[item->source * placer->options.sides + item->side];
 
-	return lane->serial && place_offset(position, lane->next) > (int64_t)placer->near_max &&
+	return lane->has_next && place_offset(position, lane->next) > (int64_t)placer->near_max &&
 	       is_old(placer, item, position);
 }
 

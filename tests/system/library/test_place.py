@@ -29,7 +29,8 @@ Sequence = struct("Sequence", (U16, "offset"), (U8, "bytes shift bits little_end
 Source = struct("Source", (U8 * 16, "address destination"), (U16, "port destination_port"), (U32, "reserved"),
                 (U8 * 16, "field"))
 Options = struct("Options", (SIZE, "size"), (U32, "numbers row_bytes skip_bytes window sides fill"),
-                 (U64, "deadline_ns"), (U32, "max_sources n_sources"), (POINTER, "sources"))
+                 (U64, "deadline_ns"), (U32, "max_sources n_sources"), (POINTER, "sources"), (U32, "align reserved"),
+                 (POINTER, "take give_back context"))
 Array = struct("Array", (SIZE, "size"), (POINTER, "payload present lengths"), (U64, "row_bytes stride_numbers"),
                (U32, "n_sources n_numbers"), (ctypes.c_int64, "first"),
                (U64, "run frame n_expected n_present before first_ns last_ns"), (U32, "end index at reserved"))
@@ -39,7 +40,7 @@ Batch = struct("Batch", (SIZE, "size"), (POINTER, "payload meta"), (U64, "sequen
 Meta = struct("Meta", (U64, "timestamp_ns"), (U16, "length flags"), (U8, "header_length flow"), (U16, "wire_length"))
 Placed = struct("Placed", (U32, "kind array source row"))
 Side = struct("Side", (SIZE, "size"), (U64, "packets unread unlisted empty cut arrived open expected present missing "
-                                            "only duplicate late far outside"))
+                                            "only duplicate late far outside no_memory"))
 Counts = struct("Counts", (SIZE, "size"), (U64, "expected present missing between"), (U64 * 5, "arrays"),
                 (U64, "runs"), (U32, "n_open n_sources"))
 
@@ -52,17 +53,77 @@ def library_():
         pytest.skip("a sanitizer's library has to be loaded before Python")
     library = ctypes.CDLL(str(LIBRARY))
     library.ibvcap_error_text.restype = ctypes.c_char_p
+    library.ibvcap_place_bytes.restype = U64
     for name in ("ibvcap_place_expire", "ibvcap_place_flush", "ibvcap_placer_free"):
         getattr(library, name).restype = None
     return library
 
 
+TAKE, GIVE_BACK = ctypes.CFUNCTYPE(POINTER, POINTER, SIZE, SIZE), ctypes.CFUNCTYPE(None, POINTER, POINTER)
+GUARD = 64
+
+
+class Pieces:
+    """Memory for a placer: what is not given out keeps its bytes, and so do those around each piece."""
+
+    def __init__(self, memory):
+        self.memory, self.given, self.n_bytes = memory, {}, None
+        self.free = [None] * memory.free
+        self.functions = TAKE(self.take), GIVE_BACK(self.give_back)
+
+    def take(self, _context, align, n_bytes):
+        assert align == 64 and self.n_bytes in (None, n_bytes)
+        self.n_bytes = n_bytes
+        if not self.memory.take():
+            return None
+        piece = self.free.pop() or (U8 * (n_bytes + 3 * GUARD)).from_buffer(bytearray(b"\x5a" * (n_bytes + 3 * GUARD)))
+        self.expect_untouched(piece, bytes(piece))
+        address = ctypes.addressof(piece) + GUARD
+        address += -address % align
+        self.given[address] = piece
+        return address
+
+    def expect_untouched(self, piece, now):
+        at = GUARD + -(ctypes.addressof(piece) + GUARD) % 64
+        for part in (now[:at], now[at + self.n_bytes:]):
+            assert part == b"\x5a" * len(part), "a byte outside of the memory was written"
+
+    def give_back(self, _context, address):
+        piece = self.given.pop(address)  # once
+        self.expect_untouched(piece, bytes(piece))
+        ctypes.memset(piece, 0x5a, len(piece))
+        self.free.append(piece)
+        self.memory.free += 1
+
+    def expect_all_back(self):
+        assert not self.given
+        for piece in filter(None, self.free):
+            assert bytes(piece) == b"\x5a" * len(piece), "memory was used that was given back"
+
+
+class Caller:
+    """A program: it does not always take the arrays that are closed, and holds some of them."""
+
+    def __init__(self, seed, holds):
+        self.chance, self.held, self.holds = random.Random(seed), [], holds
+
+    def take(self, take_next, release):
+        if self.holds and self.chance.random() < 0.1:
+            return
+        while (array := take_next()) is not None:
+            self.held.append(array)
+            while self.held and self.chance.random() >= self.holds:
+                release(self.held.pop(self.chance.randrange(len(self.held))))
+        while self.held and self.chance.random() < 0.5:
+            release(self.held.pop())
+
+
 class Placer:
     """The library's, with what the reference has."""
 
-    def __init__(self, library, sequence, options):
-        self.library, self.handle, self.closed = library, POINTER(), []
-        self.row_bytes, self.n_arrays = options.row_bytes, options.window + 4
+    def __init__(self, library, sequence, options, caller, memory):
+        self.library, self.handle, self.closed, self.caller = library, POINTER(), [], caller
+        self.row_bytes, self.n_arrays = options.row_bytes, options.window + 4 + (1000 if caller.holds else 0)
         fields = (Source * max(1, len(options.listed)))()
         for i, source in enumerate(options.listed):
             fields[i].field[0] = source
@@ -70,15 +131,26 @@ class Placer:
                        skip_bytes=DATA_AT, window=options.window, sides=options.sides, fill=0xee,
                        deadline_ns=options.deadline, max_sources=options.max_sources, n_sources=len(options.listed),
                        sources=ctypes.addressof(fields))
+        self.pieces = Pieces(memory) if memory else None
+        if memory:
+            ours.take, ours.give_back = (ctypes.cast(function, POINTER) for function in self.pieces.functions)
         assert library.ibvcap_placer_new(ctypes.byref(sequence), ctypes.byref(ours), ctypes.byref(self.handle)) == 0, \
             library.ibvcap_error_text()
         self.rows = library.ibvcap_place_rows(self.handle)
 
     def take(self):
+        if sum(self.total().arrays) > len(self.closed):
+            self.caller.take(self.take_next, self.release)
+
+    def take_next(self):
         array = Array(size=ctypes.sizeof(Array))
-        while self.library.ibvcap_place_next(self.handle, ctypes.byref(array)) == 1:
-            self.closed.append(self.read(array))
-            assert self.library.ibvcap_place_release(self.handle, ctypes.byref(array)) == 0
+        if self.library.ibvcap_place_next(self.handle, ctypes.byref(array)) == 0:
+            return None
+        self.closed.append(self.read(array))
+        return array
+
+    def release(self, array):
+        assert self.library.ibvcap_place_release(self.handle, ctypes.byref(array)) == 0
 
     def read(self, array):
         n, sources, stride = array.n_numbers, array.n_sources, array.stride_numbers
@@ -111,7 +183,7 @@ class Placer:
         at = 0
         while at < n:
             taken = self.library.ibvcap_place_add(self.handle, ctypes.byref(batch), at, packets[0].side, placed)
-            assert taken > 0, self.library.ibvcap_error_text()
+            assert taken >= (0 if self.pieces else 1), self.library.ibvcap_error_text()
             self.take()
             at += taken
         for one in placed:
@@ -130,6 +202,39 @@ class Placer:
 
     def free(self):
         self.library.ibvcap_placer_free(self.handle)
+        if self.pieces:
+            self.pieces.expect_all_back()
+
+
+class Slow(reference.Reference):
+    """The reference, with a program that takes its arrays."""
+
+    def __init__(self, description, options, caller, memory):
+        super().__init__(description, options, memory)
+        self.caller = caller
+
+    def take(self):
+        if self.has_closed():
+            self.caller.take(self.take_next, self.release)
+
+    def take_next(self):
+        if not self.has_closed():
+            return None
+        self.n_taken += 1
+        return self.n_taken
+
+    def release(self, _array):
+        if self.memory:
+            self.memory.free += 1
+
+    def add_all(self, packets):
+        kinds = []
+        for packet in packets:
+            while (kind := self.add(packet)) == reference.WAITS:
+                self.take()
+            kinds.append(kind)
+            self.take()
+        return kinds
 
 
 def random_settings(chance):
@@ -200,30 +305,42 @@ def random_batches(chance, description, options, n_sources, has_count):
         yield batch
 
 
+def random_memory(chance, options):
+    """Twice the same, or None: for too few arrays, or for enough, and with calls that get none all the same."""
+    if not options.row_bytes or chance.random() < 0.4:
+        return None, None
+    n, refused = chance.randint(1, options.window + 3), chance.choice([0, 0, 0.1, 0.5])
+    choices = [chance.random() < refused for _ in range(10_000)]
+    return reference.Memory(n, choices), reference.Memory(n, choices)
+
+
 def compare(library, seed):
     chance = random.Random(seed)
     settings = random_settings(chance)
     description, sequence, options, _, _ = settings
-    slow, fast = reference.Reference(description, options), Placer(library, sequence, options)
+    memories = random_memory(chance, options)
+    holds = chance.choice([0, 0.3, 0.7]) if memories[0] else 0
+    slow = Slow(description, options, Caller(seed, holds), memories[0])
+    fast = Placer(library, sequence, options, Caller(seed, holds), memories[1])
     for batch in random_batches(chance, description, options, *settings[3:]):
         gap, is_unknown = chance.choice([0, 0, 0, 10, 3000]), chance.random() < 0.01
         slow.slack += gap + (is_unknown << 32)
-        kinds = [slow.add(packet) for packet in batch]
-        assert fast.add(batch, gap, is_unknown) == kinds, f"seed {seed}"
+        assert fast.add(batch, gap, is_unknown) == slow.add_all(batch), f"seed {seed}"
         if chance.random() < 0.02:
             slow.flush()
             library.ibvcap_place_flush(fast.handle)
-            fast.take()
         elif chance.random() < 0.02:
             now = batch[-1].time + 100
             slow.expire(now)
             library.ibvcap_place_expire(fast.handle, U64(now))
-            fast.take()
+        slow.take()
+        fast.take()
         for side in range(options.sides):
             assert fast.counts_of(side) == slow.counts_of(side), f"seed {seed}"
     slow.flush()
     library.ibvcap_place_flush(fast.handle)
-    fast.take()
+    while fast.take_next():
+        pass
     compare_ends(seed, slow, fast)
     fast.free()
 

@@ -241,6 +241,93 @@ def test_packets_that_nothing_tells_apart_need_memory_for_one_source():
     ibvcap.Placer({**RTP, "source_bytes": 0}, **options).index(next(rtp_batches()))
 
 
+# ---- memory of the program ------------------------------------------------------------------------------------------
+
+ROWS = {"numbers": 16, "row_bytes": 96, "max_sources": 1}
+
+
+def bytes_of_an_array(**options):
+    return ibvcap.Placer(RTP, **{**ROWS, **options}).array_bytes
+
+
+def test_arrays_lie_in_the_programs_memory():
+    stride = bytes_of_an_array() + 512
+    assert bytes_of_an_array() == 16 * 96
+    memory = np.full(7 * stride, 0x5a, np.uint8)
+    placer = ibvcap.Placer(RTP, memory=memory, align=1024, fill=7, **ROWS)
+    seen = 0
+    expected = placed(ibvcap.Placer(RTP, fill=7, **ROWS), rtp_batches())
+    for array, own in zip(placed(placer, rtp_batches()), expected, strict=True):
+        rows, (first, at) = np.asarray(array), (array.first, array.at)
+        assert (rows.ctypes.data - at * 96) % 1024 == 0 and rows.ctypes.data == memory.ctypes.data + array.offset
+        assert memory[array.offset:array.offset + rows.size].tobytes() == rows.tobytes() == np.asarray(own).tobytes()
+        assert own.offset is None and own.first == first
+        seen += rows.shape[1]
+    assert seen == 203 and placer.sides[0]["no_memory"] == 0 and placer.counts["missing"] == 0
+    assert memory[-256:].tobytes() == b"\x5a" * 256, "behind the last piece"
+
+
+def test_the_memory_is_kept_until_the_last_view_has_gone():
+    memory = bytearray(8 * bytes_of_an_array())
+    placer = ibvcap.Placer(RTP, memory=memory, **ROWS)
+    view = np.asarray(next(iter(placed(placer, rtp_batches()))))
+    before = view.tobytes()
+    del placer
+    gc.collect()
+    with pytest.raises(BufferError):
+        memory.append(1)  # it may not move
+    assert view.tobytes() == before and before[:12] == rtp_packets()[0][:12]
+    del view
+    memory.append(1)
+
+
+def test_without_room_packets_are_late_and_counted():
+    numbers, n_kept = 8, 3
+    n_bytes = bytes_of_an_array(numbers=numbers)
+    placer = ibvcap.Placer(RTP, memory=np.empty(n_kept * n_bytes + 64, np.uint8), window=2,
+                           **{**ROWS, "numbers": numbers})
+    kept = list(placed(placer, rtp_batches()))
+    side = placer.sides[0]
+    begins = sorted(array.offset - array.at * 96 for array in kept)
+    assert begins == [begins[0] + i * n_bytes for i in range(n_kept)]
+    n_rows = sum(np.asarray(array).shape[1] for array in kept)
+    assert side["no_memory"] == side["late"] == 203 - n_rows and side["arrived"] == 203
+    packets = b"".join(packet.ljust(96, b"\0") for packet in rtp_packets()[:n_rows])
+    assert b"".join(np.asarray(array).tobytes() for array in kept) == packets
+    kept.clear()
+    assert sum(len(np.asarray(array)[0]) for array in placed(placer, rtp_batches())) == 203, "each piece came back"
+    assert placer.counts["expected"] == placer.counts["present"] + placer.counts["missing"]
+
+
+def test_an_array_that_is_dropped_at_once_takes_room_for_one():
+    """The least that is accepted, with packets that are missing in each array."""
+    for window in (1, 2, 4):
+        memory = np.empty((window + 1) * bytes_of_an_array() + 64, np.uint8)
+        placer = ibvcap.Placer(RTP, memory=memory, window=window, sides=2, **ROWS)
+        for array in placed(placer, rtp_batches()):  # the second side is silent: the window closes them
+            assert np.asarray(array.present).all()
+        assert placer.sides[0]["late"] == 0 and placer.counts["present"] == 203
+
+
+def test_memory_that_does_not_fit_is_refused():
+    n_bytes = bytes_of_an_array()
+    read_only = np.zeros(8 * n_bytes, np.uint8)
+    read_only.flags.writeable = False
+    for memory, kind, text in (
+            (np.empty(4 * n_bytes, np.uint8), ValueError, "window \\+ 1 = 5 are needed, so 7[67].. bytes"),
+            (bytearray(), ValueError, "room for 0 arrays of 1536 bytes"),
+            (read_only, BufferError, "numpy.ndarray.*may be written to.*read-only"),
+            (bytes(8 * n_bytes), BufferError, "may be written to.*not writable"),
+            (np.empty((8, 2 * n_bytes), np.uint8)[:, ::2], BufferError, "no gaps.*not contiguous"),
+            (12345, TypeError, "'int'.*a buffer is needed")):
+        with pytest.raises(kind, match=text):
+            ibvcap.Placer(RTP, memory=memory, **ROWS)
+    for options, text in (({"row_bytes": 0}, "row_bytes = 0"), ({"align": 3}, "align = 3 .*power of two")):
+        with pytest.raises(ibvcap.Error, match=text):
+            ibvcap.Placer(RTP, memory=bytearray(1 << 20), **{**ROWS, **options})
+    ibvcap.Placer(RTP, memory=np.empty((8, n_bytes), np.uint8, order="F"), **ROWS)
+
+
 # ---- A and B ---------------------------------------------------------------------------------------------------------
 
 

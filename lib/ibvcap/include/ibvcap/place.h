@@ -30,6 +30,11 @@
  * packet on, or from the first array that is still open if that packet was late. Numbers can be missing between arrays,
  * too: see before.
  *
+ * Memory. The payload of arrays can lie in memory of the caller, which a GPU or a disk reads by DMA for example. An
+ * array is begun only if there is memory for it. If there is none, the oldest open array is closed, as if the window
+ * were full, and the packet waits until the caller has taken that array: see ibvcap_place_add(). If there still is no
+ * memory, since the caller holds it, the packet is late, and counted as no_memory.
+ *
  * A placer works in the calling thread and knows no clock but the packets' timestamps. One thread at a time uses it.
  */
 #ifndef IBVCAP_PLACE_H
@@ -83,12 +88,23 @@ struct ibvcap_placer_options {
 	uint32_t max_sources;
 	uint32_t n_sources; /* not 0: these sources and no others, in this order */
 	const struct ibvcap_place_source *sources;
+	uint32_t align; /* of an array's payload: a power of two, at most 2 MiB; 0 = 64 */
+	uint32_t reserved;
+	/*
+	 * Memory of the caller for the payload of arrays: both functions or none, and row_bytes. take() gives memory
+	 * for one array that begins, ibvcap_place_bytes() of it, at a multiple of align; NULL: there is none now.
+	 * give_back() gets what take() gave, once: when the array is released, or the placer is freed. The placer
+	 * calls them in the thread that calls it, and they may not call it. take() may wait for memory.
+	 */
+	void *(*take)(void *context, size_t align, size_t bytes);
+	void (*give_back)(void *context, void *memory);
+	void *context;
 };
 
 /** Why an array was closed. */
 enum ibvcap_place_end {
 	IBVCAP_PLACE_COMPLETE = 0, /* each side has brought each number of each source */
-	IBVCAP_PLACE_WINDOW = 1,   /* more arrays than the window has */
+	IBVCAP_PLACE_WINDOW = 1,   /* more arrays than the window has, or than there is memory of the caller for */
 	IBVCAP_PLACE_DEADLINE = 2,
 	IBVCAP_PLACE_RESET = 3, /* the sources were restarted */
 	IBVCAP_PLACE_FLUSH = 4, /* ibvcap_place_flush() */
@@ -127,12 +143,13 @@ enum ibvcap_placed_kind {
 	IBVCAP_PLACED_FIRST = 0,     /* the number came for the first time: the packet belongs into its row */
 	IBVCAP_PLACED_SECOND = 1,    /* another side had brought it */
 	IBVCAP_PLACED_DUPLICATE = 2, /* the same side had brought it */
-	IBVCAP_PLACED_LATE = 3,      /* its array was closed, or was not begun since all open ones are newer */
-	IBVCAP_PLACED_FAR = 4,       /* far from the others, perhaps after a restart */
-	IBVCAP_PLACED_OUTSIDE = 5,   /* the packet has more numbers than an array; or a frame has */
-	IBVCAP_PLACED_UNREAD = 6,    /* without a number that can be read: too short, or a row in error */
-	IBVCAP_PLACED_UNLISTED = 7,  /* of a source for which there is no room */
-	IBVCAP_PLACED_EMPTY = 8,     /* it takes no number */
+	/* Its array was closed, or was not begun: all open ones are newer, or there was no memory for it. */
+	IBVCAP_PLACED_LATE = 3,
+	IBVCAP_PLACED_FAR = 4,      /* far from the others, perhaps after a restart */
+	IBVCAP_PLACED_OUTSIDE = 5,  /* the packet has more numbers than an array; or a frame has */
+	IBVCAP_PLACED_UNREAD = 6,   /* without a number that can be read: too short, or a row in error */
+	IBVCAP_PLACED_UNLISTED = 7, /* of a source for which there is no room */
+	IBVCAP_PLACED_EMPTY = 8,    /* it takes no number */
 };
 
 /** Where a packet belongs. Does not grow. */
@@ -162,6 +179,7 @@ struct ibvcap_place_side {
 	uint64_t late;
 	uint64_t far;
 	uint64_t outside;
+	uint64_t no_memory; /* of late: the caller had no memory for their array */
 };
 
 /** The counts cover all sides. They cover the numbers of closed arrays and those between them, unless said. */
@@ -193,14 +211,20 @@ void ibvcap_placer_free(struct ibvcap_placer *placer);
  *
  * Returns how many rows were taken, at least 1: it stops behind a row that closed arrays. So call it with the next row
  * until all are taken, and ibvcap_place_next() in between, until it returns 0. Arrays that the caller does not take are
- * kept, and need memory. Allocates only if more arrays are in use than ever before. 0: first is behind the last row;
- * -EINVAL: a side or a size that is out of range, or the row has no headers, and its source is in them; -ENOMEM: no row
- * was taken.
+ * kept, and need memory. Allocates only if more arrays are in use than ever before. With memory of the caller, it also
+ * stops before a row that waits for memory, after arrays were closed for it: take these, release what can be released,
+ * and call it again. A row does not wait if the caller has not taken the arrays that were closed before the call.
+ *
+ * 0: first is behind the last row, or the first row waits; -EINVAL: a side or a size that is out of range, or the row
+ * has no headers, and its source is in them; -ENOMEM: no row was taken.
  */
 int ibvcap_place_add(struct ibvcap_placer *placer, const struct ibvcap_rx_batch *batch, uint32_t first, uint32_t side,
                      struct ibvcap_placed *placed);
 
-/** Place one packet from elsewhere, a file for example. Otherwise as ibvcap_place_add(). 1, -EINVAL, -ENOMEM. */
+/**
+ * Place one packet from elsewhere, a file for example. Otherwise as ibvcap_place_add(). 1; 0: it waits; -EINVAL;
+ * -ENOMEM.
+ */
 int ibvcap_place_add_packet(struct ibvcap_placer *placer, const struct ibvcap_packet *packet, uint64_t timestamp_ns,
                             uint32_t side, struct ibvcap_placed *placed);
 
@@ -221,6 +245,8 @@ void ibvcap_place_flush(struct ibvcap_placer *placer);
 
 /** Rows of a source in an array's memory: numbers of the options, with frames 2 * numbers - 1. */
 uint32_t ibvcap_place_rows(const struct ibvcap_placer *placer);
+/** Bytes of an array's payload: its rows of as many sources as there may be. 0: row_bytes is 0. */
+uint64_t ibvcap_place_bytes(const struct ibvcap_placer *placer);
 
 /** Never blocks. 0; -EINVAL: the size is not set. */
 int ibvcap_place_counts(const struct ibvcap_placer *placer, struct ibvcap_place_counts *counts);
