@@ -78,12 +78,24 @@ void output_flush(struct recorder *recorder, struct record_output *output)
 	output->buffer = take_buffer(recorder, output, output->bytes);
 }
 
+bool output_is_unopened(const struct record_output *output)
+{
+	return !output->n_packets && output->buffer->begins_file;
+}
+
 /* When the file that begins at now_ns ends by its time. */
 static uint64_t end_of_file_ns(const struct record_options *options, uint64_t now_ns)
 {
 	if (options->file_ns == UINT64_MAX)
 		return UINT64_MAX;
 	return options->aligned ? (now_ns / options->file_ns + 1) * options->file_ns : now_ns + options->file_ns;
+}
+
+static void set_times(const struct recorder *recorder, struct record_output *output, uint64_t now_ns)
+{
+	output->file->start_ns = now_ns;
+	output->rotate_ns = end_of_file_ns(&recorder->options, now_ns);
+	output->until_ns = time_monotonic_ns() + (output->rotate_ns - now_ns);
 }
 
 static void output_begin_file(struct recorder *recorder, struct record_output *output, uint64_t now_ns)
@@ -93,7 +105,6 @@ static void output_begin_file(struct recorder *recorder, struct record_output *o
 	struct writer_buffer *buffer = take_buffer(recorder, output, 0);
 
 	buffer->begins_file = true;
-	output->file->start_ns = now_ns;
 	for (unsigned i = 0; i < output->files.n_sources; i++)
 		source_describe_again(&sources[i], &recorder->options);
 	if (format->write_head)
@@ -103,14 +114,18 @@ static void output_begin_file(struct recorder *recorder, struct record_output *o
 	output->buffer = buffer;
 	output->bytes = buffer->used;
 	output->n_packets = 0;
-	output->rotate_ns = end_of_file_ns(&recorder->options, now_ns);
-	output->until_ns = buffer->filled_ns + (output->rotate_ns - now_ns);
+	set_times(recorder, output, now_ns);
 }
 
 void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns)
 {
-	struct writer_file *ended = output->file, *file = writer_new_file(&output->files);
+	struct writer_file *ended = output->file, *file;
 
+	if (output_is_unopened(output)) {
+		set_times(recorder, output, now_ns);
+		return;
+	}
+	file = writer_new_file(&output->files);
 	if (!file) {
 		writer_fail(&recorder->writer, -ENOMEM);
 		output_flush(recorder, output);
@@ -281,10 +296,9 @@ static bool is_file_full(const struct recorder *recorder, const struct record_ou
 	bool is_between = output->files.n_sources > 1 && time_ns <= output->newest_ns &&
 	                  output->newest_ns - time_ns < SETTLE_NS_MAX;
 
-	if (!output->n_packets)
-		return false;
-	return time_ns >= output->rotate_ns || (!is_between && (output->bytes + bytes > options->file_bytes ||
-	                                                        output->n_packets >= options->file_packets));
+	return time_ns >= output->rotate_ns ||
+	       (output->n_packets && !is_between &&
+	        (output->bytes + bytes > options->file_bytes || output->n_packets >= options->file_packets));
 }
 
 /* The packet names what is missing before it. */
@@ -319,7 +333,7 @@ bool output_put(struct recorder *recorder, struct record_output *output, unsigne
 	named.interface = source - output->files.first_source;
 	name_losses(&named, &shown->unnamed, comment);
 	n = write_packet(output, &named);
-	/* Both calls give the output another buffer. A file that ends names the losses itself. */
+	/* Both calls give the output another buffer. A file that ends names the losses itself, a new one none. */
 	if (is_file_full(recorder, output, n, packet->time_ns)) {
 		if (!sources_may_be_cut(recorder->sources + output->files.first_source, output->files.n_sources,
 		                        packet->time_ns, false))
@@ -327,6 +341,7 @@ bool output_put(struct recorder *recorder, struct record_output *output, unsigne
 		output_rotate(recorder, output, packet->time_ns);
 		named = *packet;
 		named.interface = source - output->files.first_source;
+		name_losses(&named, &shown->unnamed, comment);
 		n = write_packet(output, &named);
 	} else if (n > WRITER_BUFFER_BYTES - output->buffer->used) {
 		output_flush(recorder, output);

@@ -50,7 +50,16 @@ int output_begin_all(struct recorder *recorder);
 /** Hand over the buffer, unless it is empty. */
 void output_flush(struct recorder *recorder, struct record_output *output);
 
-/** The next file begins at now_ns, UTC. The file before gets its end when the daemon has settled its losses. */
+/**
+ * The file that is filled has no packet, and was not opened: it gets its name when the first one comes, or when the
+ * recording ends. It covers the time from the end of the file before it.
+ */
+bool output_is_unopened(const struct record_output *output);
+
+/**
+ * The next file begins at now_ns, UTC. The file before gets its end when the daemon has settled its losses; if it was
+ * not opened, it begins then itself.
+ */
 void output_rotate(struct recorder *recorder, struct record_output *output, uint64_t now_ns);
 
 /** The file ends at this time, now: when the first packet behind it comes, or none has come. */

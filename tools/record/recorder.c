@@ -212,7 +212,7 @@ static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 		         sources_may_be_cut(recorder->sources + output->files.first_source, output->files.n_sources,
 		                            output->rotate_ns, false))
 			output_rotate(recorder, output, utc_ns);
-		else if (now_ns - output->buffer->filled_ns >= flush_ns)
+		else if (now_ns - output->buffer->filled_ns >= flush_ns && !output_is_unopened(output))
 			output_flush(recorder, output);
 	}
 }

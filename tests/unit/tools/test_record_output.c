@@ -105,7 +105,7 @@ static bool read_account(unsigned number, struct recording_account *account)
 	ssize_t n;
 	FILE *all;
 
-	snprintf(command, sizeof(command), "cat $(ls %s/*.pcapng | sed -n %up)", folder, number + 1);
+	snprintf(command, sizeof(command), "cat /dev/null $(ls %s/*.pcapng | sed -n %up)", folder, number + 1);
 	all = popen(command, "r");
 	n = (ssize_t)fread(found, 1, sizeof(found), all);
 	pclose(all);
@@ -215,4 +215,26 @@ Test(record_output, a_stream_that_is_gone_or_has_other_queues_is_not_proven, .ti
 	cr_expect(second.rx.unknown & IBVCAP_UNKNOWN_QUEUES);
 	cr_expect_eq(recording_account_verdict(&first), IBVCAP_VERDICT_NOT_PROVEN);
 	cr_expect_eq(recording_account_verdict(&second), IBVCAP_VERDICT_NOT_PROVEN);
+}
+
+Test(record_output, after_a_quiet_time_a_packet_is_in_a_file_of_its_own_time, .timeout = 30)
+{
+	struct recording_account first, second, third;
+	uint64_t now_ns = time_utc_ns();
+
+	recorder.options.file_ns = TIME_SECOND_NS;
+	output()->rotate_ns = now_ns - 10 * TIME_SECOND_NS; /* the first file was opened, and nothing came */
+	put_packet();
+	rotate();
+	cr_expect(output_is_unopened(output()));
+	output()->rotate_ns = now_ns - 5 * TIME_SECOND_NS; /* the third was not */
+	put_packet();
+	cr_expect_geq(output()->file->start_ns, now_ns);
+	cr_expect_gt(output()->rotate_ns, now_ns);
+	end_recording();
+	cr_assert(read_account(0, &first) && read_account(1, &second) && read_account(2, &third));
+	cr_expect(first.sum.written == 0 && second.sum.written == 1 && third.sum.written == 1);
+	cr_expect(third.file == 2 && third.is_last, "no empty file is between them");
+	cr_expect_eq(memcmp(&first.until, &second.from, sizeof(first.until)), 0);
+	cr_expect_eq(memcmp(&second.until, &third.from, sizeof(second.until)), 0);
 }
