@@ -39,7 +39,8 @@ PROGRAM = ["tests/support/recipe.c", "daemon/control/reply.c", "tools/groups/joi
            *(f"lib/status/{name}.c" for name in ("status", "fields", "counters")),
            "lib/ibvcap/protocol.c",
            *(f"lib/ibvcap/client/{name}.c" for name in ("status", "client", "client_explain", "error", "sized_struct")),
-           *(f"tools/status/{name}.c" for name in ("status_view", "flow_view", "why_explain", "why_consumer")),
+           *(f"tools/status/{name}.c" for name in ("status_view", "flow_view", "why_explain", "why_rows",
+                                                  "why_consumer")),
            "tools/common/report.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-DIBVCAP_BUILD_VERSION=\"1\"", "-I.", "-Ilib/ibvcap/include",
          "-Ilib/ibvcap/without_sdt", "-Wall", "-Werror"]

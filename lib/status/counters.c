@@ -48,10 +48,12 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
 	STREAM(SHORT) = TOTAL("short", "packets", "Published packets that were shorter than their row"),
 	STREAM(IRREGULAR) =
 		TOTAL("irregular", "packets",
-                      "Published packets with a VLAN tag, IP options or a fragment where the flow expects none",
-                      .cause = "of published: a VLAN tag, IP options or a fragment where the flow expects none; the "
-                               "row has the bytes that could be found",
-                      .remedy = "for a tag set vlan = ID in the flow"),
+                      "Published packets with a VLAN tag, IP options or a fragment where the flow expects none, or "
+                      "shorter than application_header_bytes",
+                      .cause = "a VLAN tag, IP options or IPv6 extension headers where the flow expects none, or "
+                               "shorter than application_header_bytes; the row has the bytes that could be found",
+                      .remedy = "for a tag with an ID from 1 to 4094, set vlan = ID in the flow; a tag with ID 0, "
+                                "which is a priority, and IP options need no change"),
 	STREAM(BAD_CHECKSUM) = TOTAL(
 		"bad_checksum", "packets", "Published packets with a wrong checksum",
 		.cause = "of published: damaged between the sender's card and this one",
@@ -318,8 +320,10 @@ const struct status_field recording_causes[RECORDING_CAUSE_N] = {
                       .cause = "the recorder was too slow, and the ring was full; the disk was ready"),
 	[RECORDING_CAUSE_DISK_WAIT] = TOTAL("disk_wait", "packets", "The same, while the recorder waited for the disk",
                                             .cause = "the disk did not take the data, and the ring was full"),
-	[RECORDING_CAUSE_ERRORED] = TOTAL("errored", "packets", "Rows that the device marked as failed",
-                                          .cause = "the network card could not write them"),
+	[RECORDING_CAUSE_ERRORED] =
+		TOTAL("errored", "packets", "Rows that the device marked as failed",
+                      .cause = "their rows are in error: the device could not write them, or they are longer "
+                               "than payload_size"),
 	[RECORDING_CAUSE_NO_BUFFER] = TOTAL("no_buffer", "packets", "Never published: they came and got no row",
                                             .cause = "they came to the stream and got no row"),
 	[RECORDING_CAUSE_RESTARTS] = TOTAL("restarts", NULL, "Restarts of the daemon: packets lost uncounted",

@@ -81,7 +81,7 @@ void arrivals_add(struct arrivals *arrivals, const struct arrival *where, uint16
 	struct frame frame;
 
 	frame_walk_from(packet, captured, wire_bytes, 0, ether_type, &frame);
-	if (frame.end != FRAME_UDP)
+	if (frame.end != FRAME_UDP || frame_is_malformed(&frame, wire_bytes))
 		return;
 	read_address(&frame, packet, false, &key.destination);
 	read_address(&frame, packet, true, &source);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The explanation that `ibvcap why` prints: for each term of the sums of a stream and its consumers a cause and a
- * remedy; and its text and JSON. Declares why_consumer.c, why_explain.c, why_json.c, why_print.c.
+ * remedy; and its text and JSON. Declares why_consumer.c, why_explain.c, why_json.c, why_print.c, why_rows.c.
  */
 #ifndef TOOLS_STATUS_WHY_H
 #define TOOLS_STATUS_WHY_H
@@ -9,7 +9,9 @@
 #include "lib/status/counters.h"
 #include "tools/status/status_view.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define WHY_LINES_MAX  1024
 #define WHY_TEXT_BYTES 768
@@ -43,6 +45,9 @@ struct why_report {
 	char no_buffer_cause[WHY_TEXT_BYTES];
 	char no_buffer_remedy[WHY_TEXT_BYTES];
 	char fragments_cause[WHY_TEXT_BYTES];
+	char irregular_cause[WHY_TEXT_BYTES];
+	char irregular_remedy[WHY_TEXT_BYTES];
+	char longer_remedy[WHY_TEXT_BYTES]; /* against packets that are longer than their rows */
 };
 
 struct why_facts {
@@ -55,6 +60,9 @@ struct why_facts {
 
 /** Explain a stream and its consumers. Pure, but for the names of users. */
 void why_explain(const struct why_facts *facts, struct why_report *report);
+
+/** The part of why_explain() for rows and what they lack. Adds lines to the report. */
+void why_explain_rows(const struct why_facts *facts, struct why_report *report);
 
 /** The part of why_explain() for one consumer. Adds lines to the report. */
 void why_explain_consumer(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer,
@@ -89,12 +97,37 @@ int why_print(const struct status_view *view, const char *stream, bool as_json);
 bool why_print_interface(const char *interface, bool as_json);
 
 /** Append to the text, which may be cut. */
-void why_append(char text[WHY_TEXT_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
+__attribute__((format(printf, 2, 3))) static inline void why_append(char text[WHY_TEXT_BYTES], const char *format, ...)
+{
+	size_t used = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + used, WHY_TEXT_BYTES - used, format, arguments);
+	va_end(arguments);
+}
+
+static inline uint64_t why_stream_counter(const struct why_facts *facts, const char *label)
+{
+	return counters_value(COUNTERS_OF(facts->stream), label);
+}
 
 static inline void why_add_line(struct why_report *report, const struct why_line *line)
 {
 	if (report->n_lines < WHY_LINES_MAX)
 		report->lines[report->n_lines++] = *line;
+}
+
+/** A line that is not about a consumer. */
+static inline void why_add_stream_line(struct why_report *report, enum why_level level, const char *place,
+                                       const char *term, uint64_t value, const char *cause, const char *remedy)
+{
+	why_add_line(report, &(struct why_line){.level = level,
+	                                        .place = place,
+	                                        .term = term,
+	                                        .value = value,
+	                                        .cause = cause,
+	                                        .remedy = remedy});
 }
 
 #endif

@@ -5,13 +5,9 @@
 #include "tools/common/report.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <string.h>
 
-static uint64_t stream_counter(const struct why_facts *facts, const char *label)
-{
-	return counters_value(COUNTERS_OF(facts->stream), label);
-}
+#define QUEUE_SLOTS_MAX 32768u /* of the key receive_queue_slots */
 
 static bool is_of_stream(const struct why_facts *facts, const struct ibvcap_status_consumer *consumer)
 {
@@ -20,23 +16,15 @@ static bool is_of_stream(const struct why_facts *facts, const struct ibvcap_stat
 
 /* ---- before the stream --------------------------------------------------------------------------- */
 
-static void add_stream_line(struct why_report *report, enum why_level level, const char *place, const char *term,
-                            uint64_t value, const char *cause, const char *remedy)
-{
-	const struct why_line line = {
-		.level = level, .place = place, .term = term, .value = value, .cause = cause, .remedy = remedy};
-
-	why_add_line(report, &line);
-}
-
 static void explain_age(const struct why_facts *facts, struct why_report *report)
 {
 	if (facts->stream->reading_age_ms > STATUS_VIEW_OLD_MS)
-		add_stream_line(report, WHY_NOTE, "port", "reading_age_ms", facts->stream->reading_age_ms,
-		                "the device has not answered the daemon for so long: packets are captured, and those "
-		                "that were lost since then are counted when it answers",
-		                "the kernel log (dmesg) says whether the driver waits for the firmware (mlx5_core: "
-		                "timeout)");
+		why_add_stream_line(
+			report, WHY_NOTE, "port", "reading_age_ms", facts->stream->reading_age_ms,
+			"the device has not answered the daemon for so long: packets are captured, and those "
+			"that were lost since then are counted when it answers",
+			"the kernel log (dmesg) says whether the driver waits for the firmware (mlx5_core: "
+			"timeout)");
 }
 
 /* The packets come by the kernel's sockets, and not from a queue of a card. */
@@ -58,7 +46,7 @@ static void explain_interface_counter(const struct why_facts *facts, enum interf
 	uint64_t n = counters_value(COUNTERS_OF(facts->interface), row->name);
 
 	if (n)
-		add_stream_line(report, WHY_LOSS, "port", row->name, n, row->cause, why_remedy(facts, row, report));
+		why_add_stream_line(report, WHY_LOSS, "port", row->name, n, row->cause, why_remedy(facts, row, report));
 }
 
 /* The daemon counts these together, so no counter of them has a time of its own. */
@@ -156,42 +144,44 @@ static void explain_link(const struct why_facts *facts, struct why_report *repor
 	snprintf(report->link_remedy, sizeof(report->link_remedy),
 	         "ip link set dev %s up; then check the cable and the port at its other end, or the ports of a bridge",
 	         facts->stream->interface);
-	add_stream_line(report, WHY_LOSS, "port", "link_down", 1, "the interface has no link, so no packets arrive",
-	                report->link_remedy);
+	why_add_stream_line(report, WHY_LOSS, "port", "link_down", 1, "the interface has no link, so no packets arrive",
+	                    report->link_remedy);
 }
 
 static void explain_gone_interface(const struct why_facts *facts, struct why_report *report)
 {
 	if (strcmp(facts->stream->state, "interface_gone") == 0)
-		add_stream_line(report, WHY_LOSS, "port", "interface_gone", 1,
-		                "the interface is not there any more: its card was unplugged, or it was deleted or "
-		                "renamed; or it is back, and the daemon cannot open it",
-		                "bring it back under its name, and the stream is opened again; if it is back, the "
-		                "daemon's log says why it cannot be opened");
+		why_add_stream_line(report, WHY_LOSS, "port", "interface_gone", 1,
+		                    "the interface is not there any more: its card was unplugged, or it was deleted or "
+		                    "renamed; or it is back, and the daemon cannot open it",
+		                    "bring it back under its name, and the stream is opened again; if it is back, the "
+		                    "daemon's log says why it cannot be opened");
 }
 
 static void explain_matched(const struct why_facts *facts, struct why_report *report)
 {
 	static const char term[] = "matched";
-	uint64_t n = stream_counter(facts, term);
+	uint64_t n = why_stream_counter(facts, term);
 
 	if (n)
-		add_stream_line(report, WHY_OK, "stream", term, n,
-		                "packets that the flow rules selected, before any was dropped", NULL);
+		why_add_stream_line(report, WHY_OK, "stream", term, n,
+		                    "packets that the flow rules selected, before any was dropped", NULL);
 	else if (facts->lacks_group)
-		add_stream_line(report, WHY_NOTE, "stream", term, n,
-		                "no packet has matched a flow of this stream yet, and the kernel has not joined each "
-		                "of its groups: a switch sends the packets of a group only to ports that have joined "
-		                "it",
-		                "set join = true in the stream's configuration; if it is, reload (systemctl reload "
-		                "ibvcapd) and read the daemon's log");
+		why_add_stream_line(
+			report, WHY_NOTE, "stream", term, n,
+			"no packet has matched a flow of this stream yet, and the kernel has not joined each "
+			"of its groups: a switch sends the packets of a group only to ports that have joined "
+			"it",
+			"set join = true in the stream's configuration; if it is, reload (systemctl reload "
+			"ibvcapd) and read the daemon's log");
 	else
-		add_stream_line(report, WHY_NOTE, "stream", term, n,
-		                "no packet has matched a flow of this stream yet: none is sent, none arrives here, or "
-		                "the flows select other packets",
-		                "compare the flows in the configuration (destination, port, source, vlan) with what "
-		                "the sender sends; a multicast group needs join = true, and an IGMP querier in the "
-		                "network");
+		why_add_stream_line(
+			report, WHY_NOTE, "stream", term, n,
+			"no packet has matched a flow of this stream yet: none is sent, none arrives here, or "
+			"the flows select other packets",
+			"compare the flows in the configuration (destination, port, source, vlan) with what "
+			"the sender sends; a multicast group needs join = true, and an IGMP querier in the "
+			"network");
 }
 
 /* ---- from matched to published ------------------------------------------------------------------- */
@@ -213,16 +203,6 @@ static const struct ibvcap_status_consumer *find_slowest_lossless(const struct w
 		most = lag;
 	}
 	return slowest;
-}
-
-void why_append(char text[WHY_TEXT_BYTES], const char *format, ...)
-{
-	size_t used = strlen(text);
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text + used, WHY_TEXT_BYTES - used, format, arguments);
-	va_end(arguments);
 }
 
 /* The cost of lossless consumers, and their names. */
@@ -274,9 +254,10 @@ static void explain_slow_worker(const struct why_facts *facts, char cause[WHY_TE
 	           "lasts",
 	           packets);
 	why_append(remedy,
-	           "give the worker its own CPU (cpu), set poll = \"busy\", or raise receive_queue_slots; if the "
-	           "rate is too high for one worker, split the flows over several streams");
-	if (!stream_counter(facts, "queue_resets"))
+	           "give the worker its own CPU (cpu), or set poll = \"busy\"%s; if the rate is too high for one "
+	           "worker, split the flows over several streams",
+	           facts->stream->receive_queue_slots < QUEUE_SLOTS_MAX ? ", or raise receive_queue_slots" : "");
+	if (!why_stream_counter(facts, "queue_resets"))
 		return;
 	why_append(cause, "; or while the queue was reset after an error of the device");
 	why_append(remedy, "; the daemon's log says when and why the queue was reset (journalctl -u ibvcapd)");
@@ -285,8 +266,8 @@ static void explain_slow_worker(const struct why_facts *facts, char cause[WHY_TE
 static void write_no_buffer_cause(const struct why_facts *facts, uint64_t n, char cause[WHY_TEXT_BYTES],
                                   char remedy[WHY_TEXT_BYTES])
 {
-	uint64_t n_lossless = stream_counter(facts, "no_buffer_lossless");
-	uint64_t n_standstill = stream_counter(facts, "no_buffer_standstill");
+	uint64_t n_lossless = why_stream_counter(facts, "no_buffer_lossless");
+	uint64_t n_standstill = why_stream_counter(facts, "no_buffer_standstill");
 
 	*cause = *remedy = '\0';
 	if (n_lossless) {
@@ -315,22 +296,22 @@ static uint64_t count_other_drops(const struct why_facts *facts)
 	uint64_t n = 0;
 
 	for (const struct status_field *drop = NULL; (drop = next_drop(drop));)
-		n += stream_counter(facts, drop->name);
+		n += why_stream_counter(facts, drop->name);
 	return n;
 }
 
 static void explain_drops(const struct why_facts *facts, struct why_report *report)
 {
 	for (const struct status_field *drop = NULL; (drop = next_drop(drop));)
-		if (stream_counter(facts, drop->name))
-			add_stream_line(report, WHY_LOSS, "stream", drop->name, stream_counter(facts, drop->name),
-			                drop->cause, drop->remedy);
+		if (why_stream_counter(facts, drop->name))
+			why_add_stream_line(report, WHY_LOSS, "stream", drop->name,
+			                    why_stream_counter(facts, drop->name), drop->cause, drop->remedy);
 }
 
 /* The lines of other causes follow: this one is about the rest. */
 static void explain_ring_full(const struct why_facts *facts, struct why_line *line, struct why_report *report)
 {
-	uint64_t n_ring_full = stream_counter(facts, "ring_full");
+	uint64_t n_ring_full = why_stream_counter(facts, "ring_full");
 	char cause[WHY_TEXT_BYTES];
 
 	line->remedy = NULL;
@@ -347,7 +328,8 @@ static void explain_ring_full(const struct why_facts *facts, struct why_line *li
 
 static void explain_no_buffer(const struct why_facts *facts, struct why_report *report)
 {
-	struct why_line line = {.place = "stream", .term = "no_buffer", .value = stream_counter(facts, "no_buffer")};
+	struct why_line line = {
+		.place = "stream", .term = "no_buffer", .value = why_stream_counter(facts, "no_buffer")};
 
 	line.cause = "every packet that matched found a free row";
 	if (line.value == 0) {
@@ -368,64 +350,6 @@ static void explain_no_buffer(const struct why_facts *facts, struct why_report *
 	explain_drops(facts, report);
 }
 
-/* The terms behind no_buffer, in the order of the report. Each of them has one cause. */
-static const struct {
-	enum why_level level; /* if the term is not 0 */
-	unsigned term;        /* enum ibvcap_rx_counter, enum stream_counter */
-	const char *at_zero;  /* NULL: no line then */
-} simple_terms[] = {
-	{WHY_LOSS, IBVCAP_RX_COUNTER_ERRORED, "the device reported no error"},
-	{WHY_NOTE, STREAM_COUNTER_IN_FLIGHT, "all packets that matched are accounted for"},
-	{WHY_OK, IBVCAP_RX_COUNTER_PUBLISHED, "nothing was put into the ring yet"},
-	{WHY_LOSS, IBVCAP_RX_COUNTER_TRUNCATED, NULL},
-	{WHY_NOTE, IBVCAP_RX_COUNTER_IRREGULAR, NULL},
-	{WHY_LOSS, IBVCAP_RX_COUNTER_BAD_CHECKSUM, NULL},
-	{WHY_NOTE, IBVCAP_RX_COUNTER_MALFORMED, NULL},
-	{WHY_NOTE, IBVCAP_RX_COUNTER_AMBIGUOUS, NULL},
-};
-
-/* A fragment is published, so the sums are right; but the rest of its datagram is lost. */
-static void explain_fragments(const struct why_facts *facts, struct why_report *report)
-{
-	uint64_t n = stream_counter(facts, "fragments");
-
-	if (!n)
-		return;
-	report->fragments_cause[0] = '\0';
-	why_append(report->fragments_cause,
-	           "of published: IP fragments; %" PRIu64 " payload bytes of their datagrams are lost. Only the first "
-	           "fragment of a datagram has a port, so the others match no flow and go to the kernel; this stream "
-	           "does not join fragments",
-	           stream_counter(facts, "fragment_lost_bytes"));
-	add_stream_line(report, WHY_LOSS, "stream", "fragments", n, report->fragments_cause,
-	                "set payload_size to the size of the whole datagrams: then the daemon joins their fragments "
-	                "(reassemble, ibvcapd.conf(5)); or let the sender use payloads that fit the MTU");
-}
-
-static void explain_simple_terms(const struct why_facts *facts, struct why_report *report)
-{
-	for (unsigned i = 0; i < sizeof(simple_terms) / sizeof(simple_terms[0]); i++) {
-		const struct status_field *row = &stream_counters[simple_terms[i].term];
-		struct why_line line = {.place = "stream", .term = row->name};
-
-		line.value = stream_counter(facts, line.term);
-		line.cause = simple_terms[i].at_zero;
-		if (line.value) {
-			line.level = simple_terms[i].level;
-			line.cause = row->cause;
-			line.remedy = row->remedy;
-		}
-		if (line.value && strcmp(line.term, "errored") == 0 && stream_counter(facts, "queue_resets")) {
-			line.cause = "these packets could not be used: the device could not write them, and its queue "
-				     "was reset; or they are longer than payload_size";
-			line.remedy = "the daemon's log has the device's error (journalctl -u ibvcapd); against longer "
-				      "packets raise payload_size";
-		}
-		if (line.cause)
-			why_add_line(report, &line);
-	}
-}
-
 void why_explain(const struct why_facts *facts, struct why_report *report)
 {
 	report->n_lines = 0;
@@ -436,8 +360,7 @@ void why_explain(const struct why_facts *facts, struct why_report *report)
 	explain_out_of_buffer(facts, report);
 	explain_matched(facts, report);
 	explain_no_buffer(facts, report);
-	explain_simple_terms(facts, report);
-	explain_fragments(facts, report);
+	why_explain_rows(facts, report);
 	for (uint32_t i = 0; i < facts->n_consumers; i++)
 		if (is_of_stream(facts, &facts->consumers[i]))
 			why_explain_consumer(facts, &facts->consumers[i], report);

@@ -7,6 +7,7 @@ import threading
 import time
 
 import frames
+import pytest
 import testbed
 from ibvcap_tool import why, why_lines
 
@@ -193,3 +194,56 @@ def test_an_interface_is_looked_at_without_a_daemon(net, wire):
     assert six["fragments"] and six["multicast"] and six["sources"] == [{"address": "fe80::2", "port": 4000}]
     text = look(net, "lo")
     assert text.startswith("UDP that arrived in 1.0 s: 0 datagrams\n") and "arrives on lo" in text
+
+
+# ---- each advice is tried: the configuration takes it, and the number does not grow any more ------------------------
+
+
+def why_after(one, sent, wire):
+    """Lines of why, once the stream has that many packets more."""
+    before = one.stream()["published"]
+    wire.send(*sent)
+    testbed.wait_until(lambda: one.stream()["published"] == before + len(sent), 30, "all packets")
+    return why_lines(one)
+
+
+def with_keys(daemon, wire, one, flow=(), **keys):
+    """The daemon once more, with the keys that were advised."""
+    if one:
+        one.stop()
+    return daemon([testbed.stream(wire, flows=[testbed.flow(7502, wire.address, **dict(flow))], **keys)])
+
+
+def test_a_packet_with_a_tag_has_room_in_a_row_of_the_advised_size_or_in_a_stream_of_its_vlan(daemon, wire):
+    one = with_keys(daemon, wire, None, payload_size=200)
+    tagged = [wire.frame(b"t" * 200, 7502, vlan=5), wire.frame(b"t" * 200, 7502, vlan=0xA000)]
+    lines = why_after(one, [wire.frame(b"x" * 200, 7502), *tagged], wire)
+    assert lines["truncated"]["value"] == 2 and "4 bytes for each VLAN tag" in lines["truncated"]["remedy"]
+    assert lines["irregular"]["value"] == 2 and "vlan = ID" in lines["irregular"]["remedy"]
+    one = with_keys(daemon, wire, one, payload_size=204)
+    assert "truncated" not in why_after(one, tagged, wire)
+    one = with_keys(daemon, wire, one, {"vlan": 5}, payload_size=200)
+    assert not {"truncated", "irregular"} & set(why_after(one, tagged[:1], wire))
+
+
+def test_a_longer_packet_and_a_fragment_are_whole_with_the_advised_keys(daemon, wire):
+    one = with_keys(daemon, wire, None, payload_size=200)
+    long, part = wire.frame(b"x" * 300, 7502), frames.fragments(b"y" * 3000, wire.address, 7502, wire.mac_bytes())
+    lines = why_after(one, [long, part[0]], wire)
+    assert lines["truncated"]["remedy"].startswith("raise payload_size") and "fragments" in lines
+    assert 'reassemble = "on"' in lines["fragments"]["remedy"]
+    one = with_keys(daemon, wire, one, payload_size=3000, reassemble="on")
+    wire.send(long, *part)
+    testbed.wait_until(lambda: one.stream()["published"] == 2, 30, "both")
+    assert not {"truncated", "irregular", "fragments"} & set(why_lines(one))
+
+
+def test_the_longest_row_is_not_advised_to_be_longer(daemon, wire):
+    """IPv6 has room for more."""
+    testbed.run("ip", "-n", wire.net.rx, "address", "add", "fd00:77::1/64", "dev", wire.interface, "nodad")
+    with pytest.raises(AssertionError, match="65507"):
+        daemon([testbed.stream(wire, payload_size=65508, flows=[testbed.flow(7502, "fd00:77::1")])])
+    one = daemon([testbed.stream(wire, payload_size=65507, flows=[testbed.flow(7502, "fd00:77::1")])])
+    wire.send(*frames.fragments(b"y" * 65520, "fd00:77::1", 7502, wire.mac_bytes(), source="fe80::2"))
+    testbed.wait_until(lambda: one.stream()["truncated"] == 1, 30, "a datagram")
+    assert "payload_size is 65507 already" in why_lines(one)["truncated"]["remedy"]

@@ -109,7 +109,8 @@ Test(record_losses, each_file_names_what_is_missing_behind_its_last_row)
 	SLIST_INSERT_HEAD(&queue->outputs, &flows[1], entry);
 	losses_of_error(queue);
 	losses_of_error(queue);
-	cr_expect_str_eq(flows[0].text, "packets lost (errored): the network card could not write them");
+	cr_expect_str_eq(flows[0].text, "packets lost (errored): their rows are in error: the device could not write "
+	                                "them, or they are longer than payload_size");
 	cr_expect(flows[0].n == 2 && flows[0].named.n[RECORDING_CAUSE_SKIPPED] == 0);
 	cr_expect(flows[1].n == 302 && flows[1].named.n[RECORDING_CAUSE_SKIPPED] == 300);
 	cr_expect(queue->sum.skipped == 300 && queue->sum.errored == 2);

@@ -170,8 +170,8 @@ Test(recorder, rows_in_error_are_counted_and_named)
 	recorded_script = errors_between;
 	cr_expect_eq(recorded_run(NULL), 0);
 	cr_expect_str_eq(files[0].packets, "0:0 0:1 0:5+3");
-	cr_expect_str_eq(files[0].comments,
-	                 "packets lost (errored): the network card could not write them\nlosses {\"errored\":3}");
+	cr_expect_str_eq(files[0].comments, "packets lost (errored): their rows are in error: the device could not "
+	                                    "write them, or they are longer than payload_size\nlosses {\"errored\":3}");
 	cr_expect_eq(files[0].accounts[0].sum.errored, 5);
 	cr_expect_eq(files[0].accounts[0].sum.written, 3);
 	cr_expect_eq(files[0].accounts[0].until.sequence, 8);

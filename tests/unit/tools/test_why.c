@@ -279,7 +279,7 @@ Test(why, fragments_are_a_loss_that_reassembly_mends)
 	set(stream_counts, N_STREAM, "fragments", 200);
 	set(stream_counts, N_STREAM, "fragment_lost_bytes", 2227200);
 	expect_loss("fragments", "2227200 payload bytes of their datagrams are lost", "payloads that fit the MTU");
-	expect_loss("fragments", "does not join fragments", "set payload_size to the size of the whole datagrams");
+	expect_loss("fragments", "does not join fragments", "set reassemble = \"on\"");
 	cr_expect(eq(int, (int)judge("irregular")->level, WHY_NOTE));
 }
 
@@ -330,4 +330,34 @@ Test(why, silence_and_lag_are_no_loss_yet)
 	cr_expect(eq(int, (int)judge("lag")->level, WHY_NOTE));
 	set(stream_counts, N_STREAM, "in_flight", 1);
 	cr_expect(eq(int, (int)judge("in_flight")->level, WHY_NOTE));
+}
+
+Test(why, packets_that_are_longer_than_their_rows_have_the_remedy_that_helps)
+{
+	set(stream_counts, N_STREAM, "truncated", 3);
+	cr_expect(strcmp(judge("truncated")->remedy, "raise payload_size to the largest payload that is sent") == 0);
+	set(stream_counts, N_STREAM, "irregular", 2);
+	expect_loss("truncated", "longer than its row", "4 bytes for each VLAN tag");
+	stream.slot_bytes = 65507;
+	expect_loss("truncated", "longer than its row", "shorter packets: payload_size is 65507 already");
+	cr_expect(eq(ptr, (void *)strstr(judge("truncated")->remedy, "raise"), NULL));
+}
+
+Test(why, fragments_among_irregular_packets_are_not_told_as_tags)
+{
+	set(stream_counts, N_STREAM, "irregular", 5);
+	cr_expect(strstr(judge("irregular")->cause, "5 with a VLAN tag") != NULL);
+	cr_expect(strstr(judge("irregular")->remedy, "ibvcap record s -c") != NULL);
+	set(stream_counts, N_STREAM, "fragments", 3);
+	cr_expect(strstr(judge("irregular")->cause, "2 with a VLAN tag") != NULL);
+	set(stream_counts, N_STREAM, "fragments", 5);
+	cr_expect(strcmp(judge("irregular")->cause, "of published: IP fragments; see fragments") == 0);
+	cr_expect(eq(ptr, (void *)judge("irregular")->remedy, NULL));
+}
+
+Test(why, a_queue_that_cannot_be_longer_is_not_advised_to_be)
+{
+	set(stream_counts, N_STREAM, "no_buffer", 7);
+	stream.receive_queue_slots = 32768;
+	cr_expect(eq(ptr, (void *)strstr(judge("no_buffer")->remedy, "receive_queue_slots"), NULL));
 }

@@ -165,3 +165,19 @@ Test(why_look, packets_that_are_cut_are_not_counted)
 	}
 	cr_expect(eq(u64, look.arrivals.n_datagrams, 0));
 }
+
+/* No payload_size takes such a packet, so the look does not propose one. */
+Test(why_look, packets_whose_lengths_are_wrong_are_not_counted)
+{
+	static const uint16_t udp_lengths[] = {0, 4, 7, 900};
+	const struct arrival where = {.interface = 7, .vlan = -1};
+	uint8_t packet[PACKET_BYTES];
+
+	make_packet(packet, "10.0.0.7", "10.0.0.1", 7502);
+	for (unsigned i = 0; i < sizeof(udp_lengths) / sizeof(udp_lengths[0]); i++) {
+		packet[24] = (uint8_t)(udp_lengths[i] >> 8);
+		packet[25] = (uint8_t)udp_lengths[i];
+		arrivals_add(&look.arrivals, &where, ETHERTYPE_IP, packet, PACKET_BYTES, 128);
+	}
+	cr_expect(eq(u64, look.arrivals.n_datagrams, 0));
+}
