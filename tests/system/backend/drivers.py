@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import signal
 import socket
 import struct
@@ -476,3 +477,20 @@ def test_xdp_without_a_driver_that_can_is_refused(start_daemon, card):
     assert one.process.wait(60) == 69, one.text()
     assert f"interface {card.interface}: its driver has no native XDP" in one.text()
     assert 'use backend = "packet"' in one.text()
+
+
+@with_each_card
+def test_the_report_of_a_card_has_no_rule_that_fails(card, tmp_path):
+    """tests/hardware/hardware_test.py, as scripts/hardware-test runs it. qemu interprets, so the card's time is seconds
+    apart from the moment at which it is read: what the report says of timestamps is true, and no fault."""
+    card.move_sender()
+    report = tmp_path / "report"
+    subprocess.run([*card.net.command(card.net.rx, testbed.ROOT / "tests/hardware/hardware_test.py"), "--rx",
+                    card.interface, "--tx", card.tx, "--seconds", "0", "--rate", "100", "--report", report],
+                   capture_output=True, text=True, check=False, timeout=900)
+    text = report.read_text()
+    said = re.split(r"^## ", text, flags=re.M)
+    failed = [line for part in said if not part.startswith(("Timestamps", "Sum")) for line in part.splitlines()
+              if line.startswith("FAILED")]
+    assert not failed and "\n## Send: packet\nok " in text, text
+    print(text)

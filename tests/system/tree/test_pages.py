@@ -123,3 +123,15 @@ def test_each_error_of_a_function_is_on_the_page(name):
         listed = {error for line in re.findall(r"^\.Er (.*)$", items[function], re.M)
                   for error in re.findall(r"E[A-Z0-9]+", line)}
         assert errors <= listed, function
+
+
+def test_each_rule_of_the_hardware_says_how_far_it_is_known():
+    """And what it names of softhca is there. A card is named only if README.md lists it."""
+    kept = re.search(r"^## Rules\n.*?(?=^## )", (testbed.ROOT / "softhca/README.md").read_text(), re.M | re.S)[0]
+    rules = re.split(r"^## (?:Speed|A card's first day)$", page("verbs-rules.md"), flags=re.M)[0]
+    marks = re.findall(r"^- .*?\[(source|softhca|card)(?::\s+([^]]*))?\]$", rules, re.M | re.S)
+    assert len(marks) == len(re.findall(r"^- ", rules, re.M)) > 40
+    for kind, names in marks:
+        if kind == "softhca":
+            assert set(re.split(r",\s+", names)) <= set(re.findall(r"[a-z0-9-]+", kept)), names
+        assert kind != "card" or "Cards with a report: none yet" not in (testbed.ROOT / "README.md").read_text()
