@@ -6,6 +6,7 @@
 #include "daemon/events.h"
 
 #include "daemon/base/log.h"
+#include "daemon/clock/system_clock.h"
 #include "daemon/net/link_watch.h"
 #include "daemon/port/interface.h"
 #include "daemon/reload/reload.h"
@@ -18,7 +19,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #define SECOND_US UINT64_C(1000000)
 
@@ -164,6 +167,35 @@ static int on_second(sd_event_source *source, uint64_t, void *context)
 	return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
+/*
+ * Packets get the new time now and not after up to a second. What was stamped meanwhile is within the error that is
+ * published next.
+ */
+static int on_clock_set(sd_event_source *, int fd, uint32_t, void *context)
+{
+	struct daemon *daemon = context;
+	struct interface *interface;
+
+	system_clock_take_change(fd);
+	log_info("a program has set the system's clock: timestamps follow it");
+	TAILQ_FOREACH (interface, &daemon->interfaces, link)
+		interface_renew_clock(interface);
+	service_refresh_all(daemon);
+	return 0;
+}
+
+static int events_watch_clock(struct daemon *daemon)
+{
+	int fd = system_clock_watch(), r;
+
+	if (fd < 0)
+		return fd;
+	r = sd_event_add_io(daemon->event, &daemon->clock_set, fd, EPOLLIN, on_clock_set, daemon);
+	if (r < 0)
+		close(fd);
+	return r < 0 ? r : sd_event_source_set_io_fd_own(daemon->clock_set, true);
+}
+
 void events_take_notice(struct interface *interface, const struct backend_notice *notice)
 {
 	const char *device = interface->capabilities.device;
@@ -240,6 +272,8 @@ int events_add(struct daemon *daemon, struct failure *failure)
 	if (r >= 0)
 		r = link_watch_new(&daemon->links, daemon->event, on_link_change, daemon);
 	if (r >= 0)
+		r = events_watch_clock(daemon);
+	if (r >= 0)
 		r = events_add_watchdog(daemon);
 	return r < 0 ? failure_set(failure, EX_OSERR, -r, "cannot watch signals, timers and interfaces: %s",
 	                           strerror(-r))
@@ -254,6 +288,7 @@ void events_drop(struct daemon *daemon)
 	sd_event_source_disable_unref(daemon->interrupt);
 	sd_event_source_disable_unref(daemon->hang_up);
 	sd_event_source_disable_unref(daemon->second);
+	sd_event_source_disable_unref(daemon->clock_set);
 	sd_event_source_disable_unref(daemon->watchdog);
 	link_watch_free(daemon->links);
 	daemon->reaper = sd_event_source_disable_unref(daemon->reaper);

@@ -16,18 +16,19 @@ _Static_assert(2 * CLOCK_BASE_AGE_NS / 100 * 107 <= UINT64_MAX >> SHIFT_MAX, "th
  */
 #define BASE_AGE_NS (CLOCK_BASE_AGE_NS + CLOCK_BASE_AGE_NS / 1000)
 
-/* Tolerance of a crystal; IEEE 802.3 allows Ethernet's as much. */
-#define NOMINAL_ERROR_PPB UINT64_C(100000)
+/* Of a crystal 200 ppm, twice what IEEE 802.3 allows Ethernet's; and what CLOCK_REALTIME's own rate is corrected by. */
+#define NOMINAL_ERROR_PPB UINT64_C(300000)
 
 /* The window is one to two of these long: long compared with a bracket, short compared with changes of temperature. */
 #define HALF_WINDOW_NS (30 * NS_PER_S)
 
 /*
- * A slewed clock (500 ppm) and a crystal deviate by less than this part of the time between two pairs; more is a
- * step.
+ * A clock slewed by ntpd (500 ppm) and a crystal deviate by less than this part of the time between two pairs; more is
+ * a step, or a faster slew: chronyd has up to 83,333 ppm.
  */
 #define STEP_PPM    1000
 #define STEP_NS_MIN UINT64_C(1000000)
+#define SLEW_PPM    100000
 
 static uint64_t clock_difference(uint64_t a, uint64_t b)
 {
@@ -66,6 +67,20 @@ static uint64_t clock_tick_ns(const struct clock_fit *fit)
 	return fit->hz ? NS_PER_S / fit->hz + 1 : 0;
 }
 
+static uint64_t clock_part_ns(uint64_t ns, uint64_t ppb)
+{
+	return (uint64_t)((unsigned __int128)ns * ppb / NS_PER_S);
+}
+
+/* What the line through the last pair says of a new one. */
+struct clock_miss {
+	bool went_back;          /* one of both clocks */
+	uint64_t elapsed_ns;     /* by the clock that says less; 0 if one went back */
+	uint64_t residual_ns;    /* it misses the middle by so much */
+	uint64_t brackets_ns;    /* the readings explain so much of that */
+	uint64_t unexplained_ns; /* and the known error of the rate does not explain this rest: the rate has changed */
+};
+
 static void clock_set_rate(struct clock_fit *fit, uint64_t ns, uint64_t ticks, uint64_t error_ppb)
 {
 	fit->mult = (uint64_t)((((unsigned __int128)ns << fit->shift) + ticks / 2) / ticks);
@@ -100,19 +115,39 @@ static void clock_fit_restart(struct clock_fit *fit, const struct clock_pair *pa
 	fit->n_pairs = 1;
 }
 
-/* Use the measured rate only when the window is so long that the brackets at its ends matter less than the crystal. */
+/*
+ * Use the measured rate only when the window is so long that the brackets at its ends matter less than the crystal.
+ * Raw readings in the window are not masked, because the window may be longer than the range of the counter.
+ */
 static void clock_measure_rate(struct clock_fit *fit)
 {
 	uint64_t window_ns = clock_middle_ns(&fit->last) - clock_middle_ns(&fit->first);
 	uint64_t ticks = fit->last.raw - fit->first.raw;
-	unsigned __int128 error =
-		(unsigned __int128)(clock_half_bracket_ns(&fit->first) + clock_half_bracket_ns(&fit->last)) * NS_PER_S;
+	unsigned __int128 error = (unsigned __int128)(clock_half_bracket_ns(&fit->first) +
+	                                              clock_half_bracket_ns(&fit->last) + clock_tick_ns(fit)) *
+	                          NS_PER_S;
 
 	if (ticks && window_ns && error / window_ns < NOMINAL_ERROR_PPB)
 		clock_set_rate(fit, window_ns, ticks, (uint64_t)(error / window_ns));
 }
 
-/* Raw readings in the window are not masked, because the window may be longer than the range of the counter. */
+/* The window begins at the last pair. */
+static void clock_fit_shorten(struct clock_fit *fit)
+{
+	fit->first = fit->last;
+	fit->middle = fit->last;
+}
+
+static void clock_note_wander(struct clock_fit *fit, const struct clock_miss *miss)
+{
+	uint64_t ppb = miss->elapsed_ns
+	                       ? (uint64_t)((unsigned __int128)miss->unexplained_ns * NS_PER_S / miss->elapsed_ns)
+	                       : 0;
+
+	if (ppb > fit->wander_ppb[0])
+		fit->wander_ppb[0] = ppb;
+}
+
 static void clock_fit_extend(struct clock_fit *fit, const struct clock_pair *pair)
 {
 	uint64_t raw = fit->last.raw + clock_ticks_between(fit, &fit->last, pair);
@@ -125,6 +160,8 @@ static void clock_fit_extend(struct clock_fit *fit, const struct clock_pair *pai
 		return;
 	fit->first = fit->middle;
 	fit->middle = fit->last;
+	fit->wander_ppb[1] = fit->wander_ppb[0];
+	fit->wander_ppb[0] = 0;
 }
 
 static uint64_t clock_base_age_ticks(const struct clock_fit *fit)
@@ -142,7 +179,12 @@ static uint64_t clock_choose_reach(const struct clock_fit *fit, uint64_t age_tic
 	return fit->mult ? UINT64_MAX / fit->mult : 0;
 }
 
-static void clock_fill_line(const struct clock_fit *fit, uint64_t residual_ns, struct clock_line *line)
+static uint64_t clock_wander_ppb(const struct clock_fit *fit)
+{
+	return fit->wander_ppb[0] > fit->wander_ppb[1] ? fit->wander_ppb[0] : fit->wander_ppb[1];
+}
+
+static void clock_fill_line(const struct clock_fit *fit, struct clock_line *line)
 {
 	uint64_t age_ticks = clock_base_age_ticks(fit);
 
@@ -154,8 +196,8 @@ static void clock_fill_line(const struct clock_fit *fit, uint64_t residual_ns, s
 		.mask = fit->mask,
 		.reach = clock_choose_reach(fit, age_ticks),
 		.can_step = fit->can_step,
-		.error_ns = clock_half_bracket_ns(&fit->last) + residual_ns + clock_tick_ns(fit) +
-	                    fit->rate_error_ppb * CLOCK_RENEWAL_NS / NS_PER_S,
+		.error_ns = clock_half_bracket_ns(&fit->last) + clock_tick_ns(fit) +
+	                    clock_part_ns(CLOCK_RENEWAL_NS, fit->rate_error_ppb + clock_wander_ppb(fit)),
 	};
 }
 
@@ -169,48 +211,88 @@ static void clock_extend_line(const struct clock_fit *fit, const struct clock_pa
 	clock_fit_miss(fit, line);
 }
 
-static bool clock_is_step(const struct clock_fit *fit, const struct clock_pair *pair, uint64_t elapsed_ns,
-                          uint64_t residual_ns)
+/* A clock that was set back seems to have run for almost the whole range of its counter. */
+static struct clock_miss clock_measure_miss(const struct clock_fit *fit, const struct clock_pair *pair)
 {
-	uint64_t limit_ns = elapsed_ns / (1000000 / STEP_PPM);
+	uint64_t ticks = clock_ticks_between(fit, &fit->last, pair), device_ns = clock_ticks_to_ns(fit, ticks);
+	uint64_t last_ns = clock_middle_ns(&fit->last), now_ns = clock_middle_ns(pair), explained_ns;
+	struct clock_miss miss = {
+		.went_back = ticks > fit->mask / 2 || now_ns < last_ns,
+		.residual_ns = clock_difference(last_ns + device_ns, now_ns),
+		.brackets_ns = clock_half_bracket_ns(&fit->last) + clock_half_bracket_ns(pair) + clock_tick_ns(fit),
+	};
 
-	if (limit_ns < STEP_NS_MIN)
-		limit_ns = STEP_NS_MIN;
-	limit_ns += clock_half_bracket_ns(&fit->last) + clock_half_bracket_ns(pair);
-	return residual_ns > limit_ns || clock_middle_ns(pair) < clock_middle_ns(&fit->last);
+	miss.elapsed_ns = miss.went_back ? 0 : device_ns < now_ns - last_ns ? device_ns : now_ns - last_ns;
+	explained_ns = miss.brackets_ns + clock_part_ns(miss.elapsed_ns, fit->rate_error_ppb);
+	if (miss.residual_ns > explained_ns)
+		miss.unexplained_ns = miss.residual_ns - explained_ns;
+	return miss;
 }
 
-/* A pair that the line misses by more than both errors shows that the line is wrong: CLOCK_REALTIME is slewed. */
-static bool clock_is_worse_than_line(const struct clock_pair *pair, uint64_t residual_ns, const struct clock_line *line)
+static bool clock_is_step(const struct clock_miss *miss)
+{
+	uint64_t limit_ns = miss->elapsed_ns / (1000000 / STEP_PPM);
+
+	return miss->went_back || miss->unexplained_ns > (limit_ns > STEP_NS_MIN ? limit_ns : STEP_NS_MIN);
+}
+
+/* Slewed fast: the last pair is the first after a step, or what seemed to be one, and this is the next. */
+static bool clock_is_fast_slew(const struct clock_fit *fit, const struct clock_miss *miss)
+{
+	return fit->n_pairs == 1 && !miss->went_back && miss->residual_ns < miss->elapsed_ns / (1000000 / SLEW_PPM);
+}
+
+/* A pair that the line misses by more than both errors shows that the line is wrong: a clock is slewed. */
+static bool clock_is_worse_than_line(const struct clock_pair *pair, const struct clock_miss *miss,
+                                     const struct clock_line *line)
 {
 	uint64_t half_bracket_ns = clock_half_bracket_ns(pair);
 
-	return half_bracket_ns > line->error_ns && residual_ns <= half_bracket_ns + line->error_ns;
+	return half_bracket_ns > line->error_ns && miss->residual_ns <= half_bracket_ns + line->error_ns;
+}
+
+/*
+ * The line was off by up to so much at this pair. It may have gone wrong all the time, and the worker takes the next
+ * line a little later: hence a quarter more.
+ */
+static uint64_t clock_past_error_ns(const struct clock_fit *fit, const struct clock_pair *pair,
+                                    const struct clock_line *line)
+{
+	uint64_t off_ns = clock_difference(clock_utc_far_ns(line, pair->raw), clock_middle_ns(pair));
+
+	return off_ns + off_ns / 4 + clock_half_bracket_ns(pair) + clock_tick_ns(fit);
+}
+
+/* A slew. The rate since the last pair is better than that of the window if the pair missed that by more. */
+static void clock_fit_follow(struct clock_fit *fit, const struct clock_pair *pair, const struct clock_miss *miss)
+{
+	clock_note_wander(fit, miss);
+	if (miss->unexplained_ns > miss->brackets_ns)
+		clock_fit_shorten(fit);
+	clock_fit_extend(fit, pair);
 }
 
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line)
 {
-	uint64_t residual_ns = 0;
-	bool continues = false;
+	struct clock_miss miss;
 
-	if (fit->n_pairs) {
-		uint64_t elapsed_ns = clock_ticks_to_ns(fit, clock_ticks_between(fit, &fit->last, pair));
-
-		residual_ns = clock_difference(clock_middle_ns(&fit->last) + elapsed_ns, clock_middle_ns(pair));
-		continues = !clock_is_step(fit, pair, elapsed_ns, residual_ns);
+	fit->past_error_ns = 0;
+	if (fit->n_pairs == 0) {
+		clock_fit_restart(fit, pair);
+		clock_fill_line(fit, line);
+		return;
 	}
-	if (continues && clock_is_worse_than_line(pair, residual_ns, line)) {
+	miss = clock_measure_miss(fit, pair);
+	if (!clock_is_step(&miss) && clock_is_worse_than_line(pair, &miss, line)) {
 		clock_extend_line(fit, pair, line);
 		return;
 	}
-	if (continues) {
-		clock_fit_extend(fit, pair);
-	} else {
-		/* Two steps in a row mean that the assumed rate is wrong, so the residual goes into the error bound. */
-		residual_ns = fit->n_pairs == 1 ? residual_ns : 0;
+	fit->past_error_ns = clock_past_error_ns(fit, pair, line);
+	if (!clock_is_step(&miss) || clock_is_fast_slew(fit, &miss))
+		clock_fit_follow(fit, pair, &miss);
+	else
 		clock_fit_restart(fit, pair);
-	}
-	clock_fill_line(fit, residual_ns, line);
+	clock_fill_line(fit, line);
 }
 
 void clock_fit_miss(const struct clock_fit *fit, struct clock_line *line)

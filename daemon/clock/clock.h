@@ -14,7 +14,8 @@
 
 /*
  * A new pair comes once a second. The error bound of a line holds twice as long, so that it also covers the rows that
- * are stamped before the worker has the next line.
+ * are stamped before the worker has the next line. It assumes that both clocks keep the rates of the window. What a
+ * clock does after a pair, because a program sets or slews it, is known at the next pair only: past_error_ns.
  */
 #define CLOCK_RENEWAL_NS UINT64_C(2000000000)
 
@@ -50,6 +51,8 @@ struct clock_fit {
 	uint64_t mult; /* the current rate, as in the line */
 	uint32_t shift;
 	uint64_t rate_error_ppb; /* bound on it */
+	uint64_t wander_ppb[2];  /* most that a pair missed the rate by, in this half of the window and in the last */
+	uint64_t past_error_ns;  /* bound of the line before, for the readings between the last pair and this one */
 	uint32_t n_pairs;        /* since the start or the last step */
 	bool can_step;           /* the device's clock; may be set after clock_fit_init() */
 };
@@ -61,7 +64,9 @@ void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask);
  * Add a pair and renew the line, which is the one of the call before. The line is exact at the middle of the pair, and
  * half of the pair's bracket goes into the error, so the caller should pass the tightest of a few pairs. A pair that is
  * less exact than the line, and does not contradict it, leaves it as it is. The rate is the nominal one until the
- * window is long enough for a better measurement. A step of either clock restarts the window and keeps the rate.
+ * window is long enough for a better measurement. A pair that contradicts the rate restarts the window with the rate
+ * since the pair before. A step of either clock restarts the window and keeps the rate, but for a second step in a row,
+ * which is a slew.
  */
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the kernel knows of the error of CLOCK_REALTIME, from the program that keeps the clock right: adjtimex(2). */
+/*
+ * What the kernel knows of the error of CLOCK_REALTIME, from the program that keeps the clock right: adjtimex(2). And a
+ * descriptor that tells when a program sets that clock.
+ */
 #ifndef DAEMON_CLOCK_SYSTEM_CLOCK_H
 #define DAEMON_CLOCK_SYSTEM_CLOCK_H
 
@@ -15,5 +18,9 @@ struct system_clock {
 
 /** Changes nothing, needs no privilege, does not block. */
 void system_clock_read(struct system_clock *clock);
+
+/** A descriptor, readable from when CLOCK_REALTIME is set, not slewed, until system_clock_take_change(). Or -errno. */
+int system_clock_watch(void);
+void system_clock_take_change(int fd);
 
 #endif

@@ -47,8 +47,9 @@ struct daemon {
 	sd_event_source *interrupt;
 	sd_event_source *hang_up;
 	sd_event_source *second;
-	sd_event_source *reaper; /* frees removed services that have ended (service.h) */
-	sd_event_source *mailer; /* mails again what found a worker's mailbox full (service.h) */
+	sd_event_source *clock_set; /* a program set CLOCK_REALTIME */
+	sd_event_source *reaper;    /* frees removed services that have ended (service.h) */
+	sd_event_source *mailer;    /* mails again what found a worker's mailbox full (service.h) */
 	struct link_watch *links;
 	sd_event_source *watchdog;
 	uint64_t watchdog_us;

@@ -8,6 +8,7 @@
 #include "daemon/stream/stream.h"
 #include "daemon/worker/rx_crew.h"
 #include "daemon/worker/rx_loop.h"
+#include "lib/base/min.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -225,6 +226,7 @@ void stream_queue_set_clock(struct stream_queue *queue)
 	const struct interface *interface = queue->stream->interface;
 	struct mail mail = {.type = MAIL_CLOCK, .clock = interface->line};
 	uint64_t error_ns = mail.clock.error_ns, before_ns = queue->clock_error_ns;
+	uint64_t past_ns = interface->fit.past_error_ns; /* of the rows since the last renewal */
 	struct status_clock clock = stream_system_clock(interface);
 
 	if (!queue->stream->device_timestamps) {
@@ -239,7 +241,7 @@ void stream_queue_set_clock(struct stream_queue *queue)
 		queue->clock_error_ns = error_ns;
 	clock.clock_source = stream_clock_source(interface);
 	if (clock.clock_source == IBVCAP_CLOCK_SOURCE_DEVICE)
-		clock.clock_error_ns = error_ns > before_ns ? error_ns : before_ns;
+		clock.clock_error_ns = u64_max(past_ns, u64_max(error_ns, before_ns));
 	if (clock.clock_source == IBVCAP_CLOCK_SOURCE_KERNEL)
 		clock.clock_delay_ns = interface->stamp_delay_ns;
 	daemon_store_clock(queue->ring.ring, &clock);

@@ -445,6 +445,16 @@ def test_auto_takes_what_the_driver_can(daemon, start_daemon, card):
         wait_until(lambda: 'backend packet, because timestamps = "hardware"' in one.text(), 60, one.text)
 
 
+def set_system_clock(one, seconds):
+    """The error that is published next is that of the packets which were stamped before the daemon knew."""
+    known = "a program has set the system's clock"
+    before, said = time.clock_gettime(time.CLOCK_REALTIME), one.text().count(known)
+    time.clock_settime(time.CLOCK_REALTIME, before + seconds)
+    wait_until(lambda: one.text().count(known) > said, 60, one.text)
+    wait_until(lambda: one.stream()["clock_error_ns"] > 3000 * 10**9, 60, one.stream)
+    wait_until(lambda: one.stream()["clock_error_ns"] < 10**9, 60, one.stream)
+
+
 @with_each_card
 def test_the_clock_of_a_card_that_is_to_stamp_packets(start_daemon, consumer, card):
     """The driver of e1000e can make its card stamp all packets, and has its clock. qemu's stamps none: rows say so."""
@@ -461,6 +471,8 @@ def test_the_clock_of_a_card_that_is_to_stamp_packets(start_daemon, consumer, ca
     assert all(row["flags"] & KERNEL_TIME and before <= row["timestamp_ns"] <= time.time_ns() for row in rows), rows
     status = one.stream()
     assert status["clock_source"] == CLOCK_OF_DEVICE and 0 < status["clock_error_ns"] < 10**9, status
+    set_system_clock(one, 3600)
+    set_system_clock(one, -3600)
     card.unplug()
     wait_until(lambda: "has gone: packets have the time at which the kernel got them" in one.text(), 60, one.text)
     wait_until(lambda: one.stream()["clock_source"] == CLOCK_OF_KERNEL, 30, one.stream)

@@ -172,5 +172,5 @@ Test(clock_reader, a_line_that_is_not_renewed_says_so_in_its_bound)
 	clock_fit_add(&fit, &first, &line);
 	before_ns = line.error_ns;
 	clock_fit_miss(&fit, &line);
-	cr_expect(eq(u64, line.error_ns, before_ns + 100000), "100 ppm, the nominal tolerance, of a second");
+	cr_expect(eq(u64, line.error_ns, before_ns + 300000), "300 ppm, the nominal tolerance, of a second");
 }

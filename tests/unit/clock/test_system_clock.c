@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What adjtimex(2) says of CLOCK_REALTIME, and that it is only asked. */
+/* What adjtimex(2) says of CLOCK_REALTIME, and that it is only asked; and that each change of it is told. */
 #include "daemon/clock/system_clock.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <poll.h>
+#include <sys/timerfd.h>
 #include <sys/timex.h>
+#include <unistd.h>
 
 static struct timex kernel;
 static int result;
@@ -56,4 +59,44 @@ Test(system_clock, nothing_is_known_if_a_filter_of_system_calls_forbids_to_ask)
 	cr_expect(not(clock.is_known));
 	cr_expect(not(clock.is_synchronised));
 	cr_expect(eq(int, clock.tai_offset_s, 0));
+}
+
+static int n_armed;
+
+int __real_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old)
+{
+	cr_expect(eq(int, flags, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET));
+	n_armed++;
+	return __real_timerfd_settime(fd, flags, value, old);
+}
+
+static int read_errno;
+
+ssize_t __wrap_read(int fd, void *buffer, size_t bytes);
+ssize_t __wrap_read(int fd, void *buffer, size_t bytes)
+{
+	(void)fd;
+	(void)buffer;
+	(void)bytes;
+	errno = read_errno;
+	return -1;
+}
+
+/* What the kernel does is tests/system/tools/test_clocks.py's, in a virtual machine, whose clock may be set. */
+Test(system_clock, the_watch_is_armed_again_after_each_change)
+{
+	struct pollfd poll_fd = {.fd = system_clock_watch(), .events = POLLIN};
+
+	cr_assert(ge(int, poll_fd.fd, 0));
+	cr_expect(eq(int, poll(&poll_fd, 1, 0), 0), "nobody has set the clock");
+	cr_expect(eq(int, n_armed, 1));
+	read_errno = ECANCELED;
+	system_clock_take_change(poll_fd.fd);
+	cr_expect(eq(int, n_armed, 2));
+	read_errno = EAGAIN;
+	system_clock_take_change(poll_fd.fd);
+	cr_expect(eq(int, n_armed, 2));
+	close(poll_fd.fd);
 }

@@ -310,9 +310,10 @@ struct ibvcap_ring {
 	IBVCAP_ATOMIC(uint32_t) clock_source; /* enum ibvcap_clock_source */
 	IBVCAP_ATOMIC(uint32_t) system_clock; /* enum ibvcap_system_clock */
 	/*
-	 * Bound on |timestamp − CLOCK_REALTIME of this host when the packet came| of the newest rows, while that clock
-	 * is not being set. IBVCAP_NOT_KNOWN: the kernel or the worker took the timestamp, at some time after that. It
-	 * does not hold for a row with IBVCAP_PACKET_FLAG_KERNEL_TIME.
+	 * Bound on |timestamp − CLOCK_REALTIME of this host when the packet came| of the rows between the last two
+	 * renewals, and of the newest rows as long as no program sets or slews that clock or the card's: what such a
+	 * program did is in the bound after the next renewal. IBVCAP_NOT_KNOWN: the kernel or the worker took the
+	 * timestamp, at some time after that. It does not hold for a row with IBVCAP_PACKET_FLAG_KERNEL_TIME.
 	 */
 	IBVCAP_ATOMIC(uint64_t) clock_error_ns;
 	/* By how much the settings of the interface let the kernel's timestamps be late; a hint. IBVCAP_NOT_KNOWN. */
