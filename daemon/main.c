@@ -7,6 +7,7 @@
 #include "daemon/flow/flow.h"
 #include "daemon/priv/priv.h"
 #include "lib/base/fd.h"
+#include "lib/base/nearest.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -49,6 +50,7 @@ static int parse_daemon_arguments(int argc, char **argv, struct arguments *argum
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
+	const char *meant;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "c:u:tdVh", options, NULL)) != -1) {
@@ -71,7 +73,10 @@ static int parse_daemon_arguments(int argc, char **argv, struct arguments *argum
 		case 'h':
 			fputs(usage, stdout);
 			return EX_OK;
-		default:
+		default: /* getopt has printed a message */
+			meant = nearest_option(options, argv[optind - 1]);
+			if (meant)
+				fprintf(stderr, "ibvcapd: did you mean --%s?\n", meant);
 			fputs(usage, stderr);
 			return EX_USAGE;
 		}

@@ -51,6 +51,13 @@ static void softhca_print_usage(FILE *out)
 	fprintf(out, usage_text, console_usage, profile_names, console_options);
 }
 
+/* Behind a message, which all options would push off the screen. */
+static void softhca_print_synopsis(void)
+{
+	fputs("usage: softhca -i NETDEV[,NETDEV...] [OPTIONS...] [--] COMMAND [ARGS...]\n--help prints all options\n",
+	      stderr);
+}
+
 /* The library lies beside this program (in a build tree), or where it is installed relative to this program; else
  * the dynamic linker has to find it. */
 static const char *softhca_find_library(void)
@@ -201,13 +208,17 @@ int main(int argc, char **argv)
 		case 'h':
 			softhca_print_usage(stdout);
 			return 0;
-		default:
-			softhca_print_usage(stderr);
+		default: /* getopt has printed a message */
+			softhca_print_synopsis();
 			return EX_USAGE;
 		}
 	}
+	if (!interfaces)
+		complain("-i NETDEV is missing: the network device that is to be an RDMA device; see: ip -br link");
+	else if (optind == argc)
+		complain("the COMMAND that is to see the devices is missing: softhca -i %s COMMAND", interfaces);
 	if (!interfaces || optind == argc) {
-		softhca_print_usage(stderr);
+		softhca_print_synopsis();
 		return EX_USAGE;
 	}
 	return softhca_run(interfaces, library, argv + optind);

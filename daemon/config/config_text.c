@@ -99,6 +99,21 @@ static bool text_is_first_in_line(const struct text_cursor *c, const struct toke
 	return before == c->start || before[-1] == '\n';
 }
 
+/* With the path in full, because the name starts from a directory that the reader may not know. */
+static int text_refuse_included(const struct text_cursor *c, const char *name, unsigned line, const char *file,
+                                int error)
+{
+	bool is_relative = file[0] != '/';
+	char directory[PATH_MAX];
+
+	if (is_relative && !getcwd(directory, sizeof(directory)))
+		directory[0] = '\0';
+	return failure_set(c->reader->failure, EX_CONFIG, -error, "%s:%u: @include \"%s\": %s%s%s cannot be read: %s%s",
+	                   c->file, line, name, is_relative ? directory : "", is_relative ? "/" : "", file,
+	                   config_text_error(error),
+	                   name[0] == '/' ? "" : "; a path starts from the directory of the main file");
+}
+
 static int text_check_included(const struct text_cursor *c, const char *name, unsigned line)
 {
 	char buffer[PATH_MAX];
@@ -112,8 +127,7 @@ static int text_check_included(const struct text_cursor *c, const char *name, un
 		                   c->file, line, name, INCLUDE_DEPTH_MAX);
 	r = config_text_read(file, &text);
 	if (r < 0)
-		return failure_set(c->reader->failure, EX_CONFIG, -r, "%s:%u: @include \"%s\": %s cannot be read: %s",
-		                   c->file, line, name, file, config_text_error(r));
+		return text_refuse_included(c, name, line, file, r);
 	r = text_check(c->reader, file, text, c->depth + 1);
 	free(text);
 	return r;

@@ -2,6 +2,8 @@
 /* Describes rows of the key table in words, and accesses the fields that rows describe. */
 #include "daemon/config/key.h"
 
+#include "lib/base/nearest.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -126,55 +128,13 @@ config_setting_t *key_setting(const struct key *key, const config_setting_t *gro
 
 /* ---- near misses --------------------------------------------------------------------------------- */
 
-#define NAME_MAX_COMPARED 40u
-
-static unsigned key_min(unsigned a, unsigned b)
-{
-	return a < b ? a : b;
-}
-
-/*
- * How many letters were left out, added, replaced, or exchanged with their neighbour (optimal string alignment
- * distance). rows[i % 3][j] is the distance of the first i letters of a from the first j letters of b.
- */
-static unsigned key_distance(const char *a, size_t n_a, const char *b, size_t n_b)
-{
-	unsigned rows[3][NAME_MAX_COMPARED + 1];
-
-	for (unsigned i = 0; i <= n_a; i++) {
-		unsigned *row = rows[i % 3], *above = rows[(i + 2) % 3], *two_above = rows[(i + 1) % 3];
-
-		for (unsigned j = 0; j <= n_b; j++) {
-			if (i == 0 || j == 0) {
-				row[j] = i + j;
-				continue;
-			}
-			row[j] = key_min(above[j], row[j - 1]) + 1;
-			row[j] = key_min(row[j], above[j - 1] + (a[i - 1] != b[j - 1]));
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-				row[j] = key_min(row[j], two_above[j - 2] + 1);
-		}
-	}
-	return rows[n_a % 3][n_b];
-}
-
 const struct key *key_find_nearest(const struct key_group *group, const char *name)
 {
-	size_t length = strlen(name);
-	unsigned nearest = (unsigned)length / 3 + 1; /* a third of the letters may differ */
-	const struct key *found = NULL;
+	struct nearest nearest = {.word = name};
 
-	for (unsigned i = 0; i < group->n_keys && length <= NAME_MAX_COMPARED; i++) {
-		const struct key *key = &group->keys[i];
-		size_t n = strlen(key->name);
-		unsigned distance = n <= NAME_MAX_COMPARED ? key_distance(name, length, key->name, n) : UINT_MAX;
-
-		if (distance < nearest) {
-			nearest = distance;
-			found = key;
-		}
-	}
-	return found;
+	for (unsigned i = 0; i < group->n_keys; i++)
+		nearest_offer(&nearest, group->keys[i].name);
+	return nearest.best ? key_find(group, nearest.best) : NULL;
 }
 
 static bool key_is_host_name(const char *text)

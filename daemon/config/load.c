@@ -62,7 +62,8 @@ static int config_read_root(const struct config_reader *reader, const config_set
 	if (r == 0 && group == &top_keys && reader->config->n_streams + reader->config->n_channels == 0)
 		r = config_reader_failure(
 			reader, root,
-			"the file needs 'streams' or 'channels': packets to capture, or packets that may be sent");
+			"the file needs 'streams' or 'channels': packets to capture, or packets that may be sent; "
+			"to write a first stream to /etc/ibvcapd.conf: sudo ibvcap-try --write INTERFACE PORT");
 	return r;
 }
 

@@ -8,6 +8,7 @@
 #include "daemon/base/log.h"
 #include "daemon/control/rx_group.h"
 #include "daemon/control/server.h"
+#include "lib/base/nearest.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
@@ -40,6 +41,33 @@ static bool is_closed_stream(const struct session *session, const char *name)
 	return stream && rights_to_receive(config, stream, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
 }
 
+/* The name of a stream that this user may read, if one was meant; or NULL. */
+static const char *find_meant_stream(const struct session *session, const char *name)
+{
+	const struct config *config = session->control->options.config;
+	struct nearest nearest = {.word = name};
+	const struct rx_stream *stream;
+
+	TAILQ_FOREACH (stream, &session->control->rx_streams, link)
+		if (rights_to_receive(config, stream->known->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED)
+			nearest_offer(&nearest, stream->known->config->name);
+	return nearest.best;
+}
+
+static int refuse_stream(struct session *session, const char *name)
+{
+	const char *meant = find_meant_stream(session, name);
+
+	if (is_usable_channel(session, name))
+		return session_send_error(
+			session, -ESRCH,
+			"no stream '%s'; it is a channel, for 'ibvcap send'; 'ibvcap status' lists those "
+			"there are",
+			name);
+	return session_send_error(session, -ESRCH, "no stream '%s'%s%s%s 'ibvcap status' lists those there are", name,
+	                          meant ? ": did you mean '" : "", meant ? meant : "", meant ? "'?" : ";");
+}
+
 /* A stream that is removed and added again is there twice: the one that goes on is attached to. */
 static struct rx_stream *find_rx_stream(const struct control *control, const char *name)
 {
@@ -65,9 +93,7 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 		                          "the daemon's log says why",
 		                          request->stream);
 	if (!stream)
-		return session_send_error(
-			session, -ESRCH, "no stream '%s'; %s'ibvcap status' lists those there are", request->stream,
-			is_usable_channel(session, request->stream) ? "it is a channel, for 'ibvcap send'; " : "");
+		return refuse_stream(session, request->stream);
 	if (request->group[0])
 		return rx_group_join(session, stream, request);
 	if (request->queue >= stream->n_queues)

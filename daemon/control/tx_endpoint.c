@@ -7,6 +7,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/control/server.h"
+#include "lib/base/nearest.h"
 #include "lib/ibvcap/ring_tx.h"
 
 #include <errno.h>
@@ -54,6 +55,25 @@ static struct tx_endpoint *find_open_channel(struct control *control, const char
 	return tx_endpoint;
 }
 
+static int refuse_channel(struct session *session, const char *name)
+{
+	struct nearest nearest = {.word = name};
+	const struct tx_endpoint *channel;
+
+	TAILQ_FOREACH (channel, &session->control->tx_endpoints, link)
+		if (rights_to_send(channel->channel->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED)
+			nearest_offer(&nearest, channel->endpoint.name);
+	if (is_usable_stream(session, name))
+		return session_send_error(
+			session, -ESRCH,
+			"no channel '%s'; it is a stream, for 'ibvcap recv'; 'ibvcap status' lists those "
+			"there are",
+			name);
+	return session_send_error(session, -ESRCH, "no channel '%s'%s%s%s 'ibvcap status' lists those there are", name,
+	                          nearest.best ? ": did you mean '" : "", nearest.best ? nearest.best : "",
+	                          nearest.best ? "'?" : ";");
+}
+
 int tx_endpoint_open(struct session *session, const struct protocol_open_channel *request)
 {
 	struct tx_endpoint *tx_endpoint = find_open_channel(session->control, request->channel);
@@ -71,9 +91,7 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 			"the daemon's log says why",
 			request->channel);
 	if (!tx_endpoint)
-		return session_send_error(
-			session, -ESRCH, "no channel '%s'; %s'ibvcap status' lists those there are", request->channel,
-			is_usable_stream(session, request->channel) ? "it is a stream, for 'ibvcap recv'; " : "");
+		return refuse_channel(session, request->channel);
 	const struct endpoint_limits limits = {channel->max_senders, channel->max_senders_per_user, channel->file,
 	                                       channel->line};
 

@@ -294,6 +294,7 @@ FILE *safe_path_fopen(const char *path, struct failure *failure)
 {
 	struct safe_path place;
 	int r = safe_path_find(&place, path, failure);
+	char text[PATH_MAX];
 	FILE *file = NULL;
 
 	if (r == 0) {
@@ -305,6 +306,22 @@ FILE *safe_path_fopen(const char *path, struct failure *failure)
 		r = -ENOMEM;
 	}
 	if (!file && !failure->text[0])
-		failure_set(failure, EX_CANTCREAT, -r, "%s: %s", path, strerror(-r));
+		failure_set(failure, EX_CANTCREAT, -r, "%s: %s", path, safe_path_explain(path, -r, text));
 	return file;
+}
+
+const char *safe_path_explain(const char *path, int error, char text[PATH_MAX])
+{
+	static const char why[] = "there is no directory ";
+	const size_t n = sizeof(why) - 1;
+	const char *slash = strrchr(path, '/');
+	struct stat status;
+
+	if (error != ENOENT || !slash || slash == path || (size_t)(slash - path) >= PATH_MAX - n)
+		return strerror(error);
+	memcpy(text + n, path, (size_t)(slash - path));
+	text[n + (size_t)(slash - path)] = '\0';
+	if (stat(text + n, &status) == 0 || errno != ENOENT)
+		return strerror(error);
+	return memcpy(text, why, n);
 }

@@ -30,6 +30,12 @@ struct safe_path {
  */
 int safe_path_find(struct safe_path *place, const char *path, struct failure *failure);
 
+/**
+ * Why a file of this path cannot be made or read: that there is no such directory, by its name, or strerror() of error,
+ * a positive errno. text is for the former. Returns a text.
+ */
+const char *safe_path_explain(const char *path, int error, char text[PATH_MAX]);
+
 /** Does a pipe, a device or a socket have the name? */
 static inline bool safe_path_is_special(const struct safe_path *place)
 {

@@ -2,6 +2,8 @@
 /* Parses command lines by a table of options, prints --help from it, and explains wrong values. */
 #include "tools/common/options.h"
 
+#include "lib/base/nearest.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -262,7 +264,18 @@ static bool is_given(const struct options_table *table, const char *name, uint64
 	return given >> i & 1;
 }
 
-static int take_option(const struct options_table *table, int option, void *options, uint64_t *given)
+static int refuse_unknown(const struct options_table *table, const struct known_options *known, const char *argument)
+{
+	const char *meant = nearest_option(known->names, argument);
+
+	if (meant)
+		fprintf(stderr, "ibvcap %s: did you mean --%s?\n", table->command, meant);
+	return print_usage_lines(table);
+}
+
+/* argument: the word of the command line that has the option. */
+static int take_option(const struct options_table *table, const struct known_options *known, int option,
+                       const char *argument, void *options, uint64_t *given)
 {
 	size_t i = find_given_row(table, option);
 	char wanted[WANTED_BYTES];
@@ -272,7 +285,7 @@ static int take_option(const struct options_table *table, int option, void *opti
 		return EX_OK;
 	}
 	if (i == table->n_rows) /* getopt has printed a message */
-		return print_usage_lines(table);
+		return refuse_unknown(table, known, argument);
 	if (table->rows[i].type == OPTION_TCPDUMP)
 		return options_refuse(table, "-%c is an option of tcpdump: %s", table->rows[i].letter,
 		                      table->rows[i].help);
@@ -326,7 +339,7 @@ int options_parse(const struct options_table *table, int argc, char **argv, void
 			add_known(&known, &n, &table->rows[i], FIRST_LONG + (int)i);
 	add_known(&known, &n, &help_row, 'h');
 	while (r < 0 && (option = getopt_long(argc, argv, known.letters, known.names, NULL)) != -1)
-		r = take_option(table, option, options, &given);
+		r = take_option(table, &known, option, argv[optind - 1], options, &given);
 	if (r < 0)
 		r = take_words(table, argc, argv, options);
 	return r < 0 ? check_rules(table, given) : r;

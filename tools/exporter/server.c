@@ -201,7 +201,8 @@ static struct addrinfo *parse_address(const char *address)
 	struct addrinfo *found = NULL;
 	char host[64];
 
-	if (!colon || colon == address)
+	/* getaddrinfo() takes the lowest 16 bits of a larger number. */
+	if (!colon || colon == address || strlen(colon + 1) > 5 || atoi(colon + 1) > UINT16_MAX)
 		return NULL;
 	snprintf(host, sizeof(host), "%.*s", (int)(colon - address) - 2 * has_brackets, address + has_brackets);
 	return getaddrinfo(host, colon + 1, &hints, &found) == 0 ? found : NULL;

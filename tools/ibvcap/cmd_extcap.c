@@ -165,7 +165,9 @@ static int check_extcap_options(const struct extcap_options *options)
 	if (options->question == EXTCAP_NOTHING && options->filter)
 		return check_filter(options->filter);
 	if (options->question == EXTCAP_NOTHING)
-		return options_refuse(&table, "one question of Wireshark is wanted");
+		return options_refuse(&table, "Wireshark calls this, with --extcap-interfaces, --extcap-dlts, "
+		                              "--extcap-config or --capture; to see a stream in Wireshark: wireshark "
+		                              "-k -i " INTERFACE_PREFIX "STREAM");
 	if (options->question != EXTCAP_INTERFACES && !options->stream)
 		return options_refuse(&table, "--extcap-interface is missing");
 	if (options->question == EXTCAP_CAPTURE && !options->fifo[0])

@@ -39,7 +39,10 @@ static int read_stream_file(const char *path, char text[TEXT_BYTES])
 	size_t n;
 
 	if (!file) {
-		fprintf(stderr, "ibvcap stream: %s: %s\n", path, strerror(errno));
+		fprintf(stderr, "ibvcap stream: %s: %s%s\n", path, strerror(errno),
+		        errno == ENOENT ? "; without a file, give the keys: name=... interface=... payload_size=... "
+		                          "flows.destination=... flows.port=..."
+		                        : "");
 		return EX_NOINPUT;
 	}
 	errno = 0;
@@ -64,13 +67,23 @@ static int add_stream_file(const char *socket, const char *path)
 	return code != EX_OK ? code : reconfigure_daemon("stream", socket, IBVCAP_RECONFIGURE_ADD_STREAM, path, text);
 }
 
+static const char *find_odd_word(char *const *words, int n_words)
+{
+	int i = 0;
+
+	while (i + 1 < n_words && stream_args_are_keys(words[i]))
+		i++;
+	return words[i];
+}
+
 static int add_stream_args(const char *socket, char *const *words, int n_words)
 {
 	char *text = stream_args_text((const char *const *)words, n_words);
 	int code;
 
 	if (!text)
-		return options_refuse(&table, "one FILE, or words KEY=VALUE");
+		return options_refuse(&table, "'%s' is no KEY=VALUE, and a FILE is added alone",
+		                      find_odd_word(words, n_words));
 	code = reconfigure_daemon("stream", socket, IBVCAP_RECONFIGURE_ADD_STREAM, "arguments", text);
 	free(text);
 	return code;
@@ -93,5 +106,8 @@ int cmd_stream(int argc, char **argv)
 		return add_stream_file(options.socket, words[0]);
 	if (removes)
 		return reconfigure_daemon("stream", options.socket, IBVCAP_RECONFIGURE_REMOVE_STREAM, words[0], NULL);
+	if (n_words >= 0 && strcmp(argv[optind], "add") && strcmp(argv[optind], "remove"))
+		return options_refuse(&table, "'%s': add FILE, add KEY=VALUE... or remove NAME is wanted",
+		                      argv[optind]);
 	return options_refuse(&table, "add FILE, add KEY=VALUE... or remove NAME is wanted");
 }

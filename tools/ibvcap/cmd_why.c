@@ -3,6 +3,7 @@
  * ibvcap why: asks the daemon once, and explains the losses of one stream. If no stream has the name, but an interface
  * has, it looks at what arrives there; that needs no daemon.
  */
+#include "lib/base/nearest.h"
 #include "tools/common/options.h"
 #include "tools/common/report.h"
 #include "tools/ibvcap/ibvcap.h"
@@ -32,25 +33,47 @@ static const struct options_table table = {
                    offsetof(struct query_options, stream)}},
 };
 
+/* What the name may have meant: a stream of view, which is NULL if the daemon does not answer, or an interface. */
+static void explain_unknown(const char *name, const struct status_view *view)
+{
+	struct if_nameindex *interfaces = if_nameindex();
+	struct nearest nearest = {.word = name};
+
+	for (int i = 0; view && i < view->n_streams; i++)
+		nearest_offer(&nearest, view->streams[i].name);
+	for (struct if_nameindex *i = interfaces; i && i->if_index; i++)
+		nearest_offer(&nearest, i->if_name);
+	fprintf(stderr, "ibvcap why: no %s '%s'", view ? "stream or interface" : "interface", name);
+	if (nearest.best)
+		fprintf(stderr, ": did you mean '%s'", nearest.best);
+	fputs(nearest.best ? "? The interfaces are" : "; the interfaces are", stderr);
+	for (struct if_nameindex *i = interfaces; i && i->if_index; i++)
+		fprintf(stderr, "%s %s", i == interfaces ? "" : ",", i->if_name);
+	fputs(view ? ", and 'ibvcap status' lists the streams that this user may see\n" : "\n", stderr);
+	if (interfaces)
+		if_freenameindex(interfaces);
+}
+
 int cmd_why(int argc, char **argv)
 {
 	struct query_options options = {0};
 	struct status_view view;
-	int r = options_parse(&table, argc, argv, &options), n_found;
+	int r = options_parse(&table, argc, argv, &options), n_found, code;
+	bool has_interface;
 
 	if (r >= 0)
 		return r;
 	r = status_view_ask(&view, options.socket, 0);
 	n_found = r < 0 ? 0 : why_print(&view, options.stream, options.json);
+	has_interface = n_found <= 0 && if_nametoindex(options.stream);
+	code = n_found > 0 ? EX_OK : r < 0 ? report_exit_code(r) : EX_UNAVAILABLE;
+	if (r < 0 && !has_interface)
+		report_failure("why", r);
+	if (n_found <= 0 && !has_interface)
+		explain_unknown(options.stream, r < 0 ? NULL : &view);
 	if (r == 0)
 		status_view_deinit(&view);
-	if (n_found > 0)
-		return EX_OK;
-	if (if_nametoindex(options.stream))
+	if (has_interface)
 		return why_print_interface(options.stream, options.json) ? EX_OK : EX_NOPERM;
-	if (r < 0)
-		return report_failure("why", r);
-	fprintf(stderr, "ibvcap why: no stream '%s' that this user may see; 'ibvcap status' lists the streams\n",
-	        options.stream);
-	return EX_UNAVAILABLE;
+	return code;
 }

@@ -3,6 +3,7 @@
 #include "tools/ibvcap/ibvcap.h"
 
 #include "lib/base/fd.h"
+#include "lib/base/nearest.h"
 
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
@@ -80,6 +81,22 @@ static int run_command(const struct command *command, int argc, char **argv)
 	return check_output(command->name, command->run(argc, argv));
 }
 
+static int refuse_command(const char *name)
+{
+	struct nearest nearest = {.word = name};
+
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		nearest_offer(&nearest, commands[i].name);
+	if (nearest.best && name[0])
+		fprintf(stderr, "ibvcap: no command '%s': did you mean '%s'? 'ibvcap --help' lists the commands\n",
+		        name, nearest.best);
+	else if (name[0])
+		fprintf(stderr, "ibvcap: no %s '%s'\n", name[0] == '-' ? "option" : "command", name);
+	if (!nearest.best || !name[0])
+		print_commands(stderr);
+	return EX_USAGE;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
@@ -96,8 +113,5 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		if (!strcmp(name, commands[i].name))
 			return run_command(&commands[i], argc - 1, argv + 1);
-	if (name[0])
-		fprintf(stderr, "ibvcap: no command '%s'\n", name);
-	print_commands(stderr);
-	return EX_USAGE;
+	return refuse_command(name);
 }

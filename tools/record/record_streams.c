@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ibvcap record: attaches to streams, records them, and says what became of every packet. */
+#include "lib/base/safe_path.h"
 #include "lib/base/time.h"
 #include "lib/recording/verdict.h"
 #include "tools/common/report.h"
@@ -98,7 +99,10 @@ static int open_sources(struct recorder *recorder)
 
 static int refuse_place(const struct record_options *options, int error)
 {
-	fprintf(stderr, "ibvcap record: --write '%s': %s\n", options->path, strerror(-error));
+	char text[PATH_MAX];
+
+	fprintf(stderr, "ibvcap record: --write '%s': %s\n", options->path,
+	        safe_path_explain(options->path, -error, text));
 	return error == -ENOMEM ? EX_OSERR : EX_CANTCREAT;
 }
 

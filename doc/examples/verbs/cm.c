@@ -83,7 +83,7 @@ int main(int argc, char **argv)
 	int is_client = argc == 3;
 
 	if (argc != 1 && argc != 3)
-		return fprintf(stderr, "usage: cm [ADDRESS TEXT]\n"), 64;
+		end_with_usage("cm [ADDRESS TEXT]");
 	check(channel && !rdma_create_id(channel, &first, NULL, RDMA_PS_TCP), "rdma_create_id");
 	id = is_client ? resolve(channel, first, argv[1]) : listen_for_one(channel, first);
 

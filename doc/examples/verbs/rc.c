@@ -103,7 +103,7 @@ int main(int argc, char **argv)
 	struct end own, peer;
 
 	if (argc != 3 && argc != 5)
-		return fprintf(stderr, "usage: rc DEVICE GID_INDEX [ADDRESS TEXT]\n"), 64;
+		end_with_usage("rc DEVICE GID_INDEX [ADDRESS TEXT]");
 	struct ibv_context *context = open_device(argv[1]);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	struct ibv_mr *mr = ibv_reg_mr(pd, text, BYTES, IBV_ACCESS_LOCAL_WRITE);

@@ -52,7 +52,9 @@ static void steer(struct ibv_qp *qp, uint16_t port)
 
 int main(int argc, char **argv)
 {
-	struct ibv_context *context = open_device(argc > 3 ? argv[1] : "usage: receive DEVICE PORT N");
+	if (argc != 4)
+		end_with_usage("receive DEVICE PORT N");
+	struct ibv_context *context = open_device(argv[1]);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_cq *cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0);

@@ -56,7 +56,9 @@ static void fill(struct frame *frame, char **argv, int number)
 
 int main(int argc, char **argv)
 {
-	struct ibv_context *context = open_device(argc > 7 ? argv[1] : "usage: send DEVICE MAC MAC IP IP PORT N");
+	if (argc != 8)
+		end_with_usage("send DEVICE SOURCE_MAC DESTINATION_MAC SOURCE_IP DESTINATION_IP PORT N");
+	struct ibv_context *context = open_device(argv[1]);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	struct ibv_mr *mr = ibv_reg_mr(pd, frames, sizeof(frames), 0);
 	struct ibv_cq *cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0);
@@ -68,7 +70,7 @@ int main(int argc, char **argv)
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
 	struct ibv_qp_attr attr = {.port_num = 1};
 	static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}; /* ready to send */
-	int n = argc > 7 ? atoi(argv[7]) : 0, n_posted = 0, n_sent = 0;
+	int n = atoi(argv[7]), n_posted = 0, n_sent = 0;
 
 	check(pd && mr && cq && qp, "a queue for raw packets, which needs CAP_NET_RAW");
 	for (unsigned i = 0; i < 3; i++) {

@@ -60,6 +60,8 @@ static int client_explain_denied(const char *path)
 
 int client_explain_connect(const char *path, int error)
 {
+	struct stat status;
+
 	switch (error) {
 	case -ENOENT:
 		return error_set(error,
@@ -67,6 +69,15 @@ int client_explain_connect(const char *path, int error)
 		                 "name its socket",
 		                 path);
 	case -ECONNREFUSED:
+		if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+			return error_set(
+				error,
+				"control socket '%s': it is a directory: name the socket in it, '%s%scontrol.sock' for "
+				"example",
+				path, path, path[strlen(path) - 1] == '/' ? "" : "/");
+		if (stat(path, &status) == 0 && !S_ISSOCK(status.st_mode))
+			return error_set(error, "control socket '%s': it is a file, and no socket: name the daemon's",
+			                 path);
 		return error_set(error,
 		                 "control socket '%s': no process listens: the daemon has ended (systemctl status "
 		                 "ibvcapd says why); start the daemon (systemctl start ibvcapd)",

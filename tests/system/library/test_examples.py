@@ -216,7 +216,11 @@ def test_verbs_programs_below_softhca(build, net, wire, tmp_path):
     lines = receiver.communicate(timeout=30)[0].splitlines()
     assert lines == [f"106 bytes, payload begins with {i:02x}" for i in range(5)]
     said = below(net.rx, "rx0", "receive", "mlx5_7", "7502", "5").communicate(timeout=30)
-    assert said[1].startswith("receive: mlx5_7")
+    assert said[1] == "receive: there is no RDMA device 'mlx5_7', or it cannot be opened\nDevices: mlx5_0\n"
+    for name in ("receive", "send", "rc"):
+        process = below(net.rx, "rx0", name)
+        said = process.communicate(timeout=30)[1].splitlines()
+        assert process.returncode == 64 and said[0].startswith(f"usage: {name} DEVICE") and said[1] == "Devices: mlx5_0"
 
 
 # ---- several machines ----------------------------------------------------------------------------------------------

@@ -154,7 +154,11 @@ def test_they_install_run_and_leave_nothing_when_purged(clean):
     version = packages.field(packages.files()["ibvcapd"], "Version")
     for program in ("ibvcapd", "ibvcap"):
         assert clean.must(program, "--version").split()[:2] == [program, version]
-    clean.must("ibvcapd", "--dump-config")
+    clean.must("ibvcapd", "--dump-config", "--config", "/usr/share/doc/ibvcapd/examples/ibvcapd.conf")
+    assert clean.call("systemctl", "start", "ibvcapd").returncode != 0
+    assert clean.property("Result") == "exit-code" and clean.property("ExecMainStatus") == "78"
+    assert clean.call("systemctl", "is-active", "ibvcapd").stdout == "failed\n", "it is not tried again"
+    assert "ibvcap-try --write INTERFACE PORT" in clean.journal()
     assert json.loads(clean.call("ibvcap", "doctor", "--json").stdout)["checks"], "from libexec"
     capture_without_a_configuration(clean)
     walk_to_the_first_packet(clean)

@@ -187,7 +187,7 @@ Test(safe_path, what_is_overwritten)
 	cr_expect_not(put_text("sticky/a"));
 	cr_expect(strstr(failure.text, "file of user 12345"), "%s", failure.text);
 	cr_expect_not(put_text("none/a"));
-	cr_expect_str_eq(failure.text, "none/a: No such file or directory");
+	cr_expect_str_eq(failure.text, "none/a: there is no directory none");
 	cr_expect_eq(failure.exit_code, EX_CANTCREAT);
 }
 

@@ -517,7 +517,7 @@ Test(extract, an_output_that_cannot_be_written_is_an_error)
 	made_write(&recording, "a");
 	options.out = "none/out";
 	cr_expect(eq(int, extract("a", NULL), EX_CANTCREAT));
-	expect_said("none/out: No such file");
+	expect_said("none/out: there is no directory none");
 	options.out = "/dev/full";
 	cr_expect(eq(int, extract("a", NULL), EX_IOERR));
 	expect_said("/dev/full: cannot be written");

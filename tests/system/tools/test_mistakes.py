@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes that users make after the first day: each answer names the word that is wrong, and what would be right. A
+row is a command, its exit status, and words of the answer. New mistakes that somebody made are new rows."""
+import pytest
+
+from situation import BUSY, CANNOT_CREATE, CONFIG, LIDAR, NO_INPUT, UNAVAILABLE, USAGE, checks, entry, one_stream
+
+SOCKET = 'control = { socket = "/run/ibvcap-mistakes.sock"; };'
+SAMPLE = entry()
+
+
+def keys(text):
+    """A stream with these keys in place of its own."""
+    return checks(SOCKET, f"streams = ( {{ {text} }} );")
+
+
+MISTAKES = (
+    # Words that are nearly right.
+    ("ibvcap recrod lidar -w a.pcapng", USAGE, "no command 'recrod': did you mean 'record'?"),
+    ("ibvcap stats", USAGE, "did you mean 'status'?"),
+    ("ibvcap list", USAGE, "no command 'list'", "status "),
+    ("ibvcap --hepl", USAGE, "no option '--hepl'", "--help"),
+    ("ibvcap record lidar --wirte a.pcapng", USAGE, "'--wirte'", "did you mean --write?"),
+    ("ibvcap status --jsno", USAGE, "did you mean --json?"),
+    ("ibvcap top --intervall 1", USAGE, "did you mean --interval?"),
+    ("ibvcap extract cut.pcapng -w b.pcapng --form +1", USAGE, "did you mean --from?"),
+    ("ibvcap doctor --confg x", USAGE, "did you mean --config?"),
+    ("ibvcapd --chek-config", USAGE, "did you mean --check-config?"),
+    ("ibvcap check lidra", UNAVAILABLE, "no stream 'lidra': did you mean 'lidar'?", "ibvcap status"),
+    ("ibvcap recv liadr", UNAVAILABLE, "did you mean 'lidar'?"),
+    ("ibvcap record lidarr -w a.pcapng", UNAVAILABLE, "did you mean 'lidar'?"),
+    ("ibvcap send ou -c 1", UNAVAILABLE, "no channel 'ou': did you mean 'out'?"),
+    (f"ibvcap replay otu {LIDAR}", UNAVAILABLE, "no channel 'otu': did you mean 'out'?"),
+    ("ibvcap why lidra", UNAVAILABLE, "no stream or interface 'lidra': did you mean 'lidar'?"),
+    ("ibvcap why rx", UNAVAILABLE, "did you mean 'rx0'? The interfaces are lo, rx0"),
+    ("ibvcap why usr9", UNAVAILABLE, "no stream or interface 'usr9'; the interfaces are lo, rx0", "ibvcap status"),
+    ("ibvcap why usr9 -s /no.sock", UNAVAILABLE, "systemctl start ibvcapd", "no interface 'usr9'", "lo, rx0"),
+    # Paths.
+    ("ibvcap status -s /tmp", UNAVAILABLE, "'/tmp': it is a directory", "'/tmp/control.sock'"),
+    ("ibvcap status -s text.pcapng", UNAVAILABLE, "'text.pcapng': it is a file, and no socket"),
+    ("ibvcap record lidar -w no/such/a.pcapng", CANNOT_CREATE, "there is no directory no/such"),
+    ("ibvcap extract cut.pcapng -w no/b.pcapng", CANNOT_CREATE, "no/b.pcapng: there is no directory no"),
+    ("ibvcap recv lidar -w no/b.raw -c 1", CANNOT_CREATE, "no/b.raw: there is no directory no"),
+    ("ibvcap info .", NO_INPUT, ".: Is a directory"),
+    ("ibvcap extract nosuch.pcapng -w b.pcapng", NO_INPUT, "nosuch.pcapng: No such file"),
+    ("ibvcap replay out nosuch.pcap", NO_INPUT, "nosuch.pcap: No such file"),
+    ("ibvcap send out --file nosuch.bin", NO_INPUT, "'nosuch.bin': No such file"),
+    ("ibvcapd -t -c .", NO_INPUT, ".: cannot be read: Is a directory"),
+    # Values.
+    ("ibvcap record lidar -w a.pcapng -t 5s", USAGE, "--duration '5s': seconds are wanted"),
+    ("ibvcap record lidar -w a.pcapng --trigger los", USAGE, "'los': signal, loss, udp:[ADDRESS:]PORT or exit:"),
+    ("ibvcap record lidar -w a.pcapng --policy lossles", USAGE, "'lossles': auto, lossy or lossless"),
+    ("ibvcap record lidar -w a.pcapng --before 5", USAGE, "--before and --after go with --trigger"),
+    ("ibvcap send out --rate fast", USAGE, "--rate 'fast': a number from 1 to"),
+    (f"ibvcap replay out {LIDAR} --speed x", USAGE, "--speed 'x': a number from"),
+    ("ibvcap recv lidar -q x", USAGE, "--queue 'x'", "a number"),
+    ("ibvcap extract cut.pcapng -w b.pcapng --from 5", USAGE, "--from '5': accepted is 2026-11-22T"),
+    ("ibvcap metrics --listen 9988", UNAVAILABLE, "--listen 9988: not ADDRESS:PORT", "127.0.0.1:9988"),
+    ("ibvcap metrics --listen 127.0.0.1:999999", UNAVAILABLE, "--listen 127.0.0.1:999999: not ADDRESS:PORT"),
+    # Words that are missing, or too many.
+    ("ibvcap info", USAGE, "which recording?"),
+    ("ibvcap replay out", USAGE, "which file?"),
+    ("ibvcap send", USAGE, "which channel?", "ibvcap status"),
+    ("ibvcap extract cut.pcapng", USAGE, "--write is missing"),
+    ("ibvcap record --write", USAGE, "'--write' requires an argument"),
+    ("ibvcap doctor cut.pcapng", USAGE, "unexpected argument 'cut.pcapng'"),
+    ("ibvcapd c.conf", USAGE, "unexpected argument 'c.conf'", "--config FILE"),
+    ("ibvcap send lidar", UNAVAILABLE, "no channel 'lidar'; it is a stream, for 'ibvcap recv'"),
+    ("ibvcap stream ad name=x", USAGE, "'ad': add FILE, add KEY=VALUE... or remove NAME"),
+    ("ibvcap stream add x", NO_INPUT, "x: No such file", "give the keys: name=..."),
+    ("ibvcap stream add name=x 7502", USAGE, "'7502' is no KEY=VALUE"),
+    ("ibvcap stream add name=x interfce=rx0", CONFIG, "did you mean 'interface'?", "nothing was changed"),
+    ("ibvcap stream remove nosuch", UNAVAILABLE, "no stream 'nosuch'", "ibvcap status"),
+    ("ibvcap extcap", USAGE, "Wireshark calls this", "wireshark -k -i ibvcap-STREAM"),
+    ("ibvcap extcap --extcap-interface lidar --extcap-dlts", USAGE, "'lidar': ibvcap-STREAM is wanted"),
+    ("softhca true", USAGE, "-i NETDEV is missing", "ip -br link"),
+    ("softhca -i rx0", USAGE, "the COMMAND", "softhca -i rx0 COMMAND"),
+    ("softhca -i rx9 -- true", NO_INPUT, "no network device called rx9", "ip -br link"),
+    # ibvcap-try.
+    ("ibvcap-try rx0 99999", USAGE, "99999: '99999' is no port from 1 to 65535"),
+    ("ibvcap-try rx0 239.1.2:7502", CONFIG, 'error: destination = "239.1.2": accepted is an address'),
+    ("ibvcap-try", USAGE, "which interface?", "ip -br link"),
+    ("ibvcap-try --wirte rx0 7502", USAGE, "'--wirte'", "--write INTERFACE", "--help"),
+    ("ibvcap-try -w rx0", USAGE, "which port?"),
+    ("ibvcap-try -b dpdk rx0 7502", CONFIG, 'backend = "dpdk": accepted is "auto", "verbs"'),
+    ("ibvcap-try 7502 rx0", UNAVAILABLE, "no interface 7502; there are: lo, rx0"),
+    ("ibvcap-try -w -c no/x rx0 7502", CANNOT_CREATE, "there is no directory", "/no"),
+    # The configuration.
+    (one_stream(keys="paylod_size = 5;"), CONFIG, "c.conf:2", "did you mean 'payload_size'?"),
+    (one_stream(keys='history_blocks = "many";'), CONFIG, "history_blocks is a string: accepted is an integer"),
+    (one_stream(flow='vlan = "x";'), CONFIG, 'vlan = "x": accepted is "none", "any" or an integer'),
+    (one_stream(keys='backend = "xdp";'), CONFIG, "duplicate key backend"),
+    (one_stream(keys='groups = ["nosuchgroup"];'), CONFIG, "no 'nosuchgroup'", "getent"),
+    (one_stream(destination="239.1.2.3/40"), CONFIG, "accepted is an address or a prefix"),
+    (one_stream(port='"7502"'), CONFIG, "port is a string: accepted is an integer"),
+    (one_stream(interface=""), CONFIG, 'interface = "": accepted is a string'),
+    (checks('@include "sequence/nosuch.conf"', f"streams = ( {SAMPLE} );"), CONFIG, "c.conf:1: @include",
+     "/sequence/nosuch.conf cannot be read", "starts from the directory of the main file"),
+    (checks('control = { socket = "/tmp"; };', f"streams = ( {SAMPLE} );"), CONFIG, "'/tmp': it is a directory",
+     "'/tmp/control.sock'"),
+    (checks('control = { socket = "/no/x.sock"; };', f"streams = ( {SAMPLE} );"), CONFIG,
+     "there is no directory /no", "install -d"),
+    (checks('control = { socket = "x.sock"; };', f"streams = ( {SAMPLE} );"), CONFIG, "an absolute path"),
+    (checks(f"streams = {SAMPLE};"), CONFIG, "streams is a group: accepted is a list of groups"),
+    (checks(f"streams = ( {SAMPLE[:-2]} );"), CONFIG, "the group that begins at line 1 is not closed"),
+    (checks("streams = ();"), CONFIG, "streams has 0 entries: accepted are 1 to 64"),
+    (keys('name = "a b";'), CONFIG, 'name = "a b": accepted is', "a stream needs 'interface'", "needs 'flows'"),
+    ("ibvcapd --user nosuch -t -c $CONFIG", CONFIG, "there is no user 'nosuch'", "systemd-sysusers"),
+    ("ibvcapd --user root -c $CONFIG", BUSY, "taken by process", "set another path"),
+)
+
+
+@pytest.mark.parametrize(("command", "status", "words"), [(row[0], row[1], row[2:]) for row in MISTAKES],
+                         ids=lambda value: value[:60] if isinstance(value, str) else "")
+def test_the_answer_names_what_is_wrong_and_what_is_right(attempt, command, status, words):
+    done = attempt(command)
+    assert done.returncode == status, done.stdout
+    for word in words:
+        assert word in done.stdout, done.stdout
