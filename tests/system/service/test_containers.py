@@ -32,7 +32,10 @@ def root(tmp):
     (tree / "etc/os-release").write_text("ID=test\n")
     shutil.copy(IBVCAP, tree / "usr/bin")
     for library in re.findall(r"(/\S+) \(0x", testbed.run("ldd", IBVCAP).stdout):
-        copy = tree / library.lstrip("/")
+        # Those of this tree, which may be below a directory that the container has of its own, where the linker looks
+        # at last.
+        copy = tree / library.lstrip("/") if library.startswith(("/lib", "/usr/")) else tree / "usr/lib" / \
+            pathlib.Path(library).name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(library, copy)
     return tree
