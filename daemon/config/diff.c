@@ -65,6 +65,33 @@ static const void *diff_find_entry(const struct key *list, const void *base, con
 	return NULL;
 }
 
+/* Both are text as a file has it, but numbers that have a word are in quotes in one of them. */
+static bool diff_is_default(const struct key *key, const char *value, size_t bytes)
+{
+	char text[TEXT_BYTES / 2];
+
+	key_default(key, text, sizeof(text));
+	return !key->required && strlen(text) == bytes && memcmp(text, value, bytes) == 0;
+}
+
+/* The keys of an entry without a name on one line, but for those at their defaults. */
+static void diff_write_keys(const struct key_group *group, const void *entry, char *keys, size_t bytes)
+{
+	const char *line = key_group_text(group, entry);
+	size_t used = 0;
+
+	*keys = '\0';
+	for (unsigned i = 0; i < group->n_keys && *line; i++) {
+		size_t n = strcspn(line, "\n"), name = strlen(group->keys[i].name) + strlen(" = ");
+
+		if (group->keys[i].group)
+			continue;
+		if (!diff_is_default(&group->keys[i], line + name, n - name - 1) && used < bytes)
+			used += (size_t)snprintf(keys + used, bytes - used, "%.*s ", (int)n, line);
+		line += n + 1;
+	}
+}
+
 /* A stream or channel, which has a name, or a flow of a stream. */
 static void diff_report_entry(struct diff_walk *walk, const struct key *list, const void *entry,
                               enum difference_kind kind)
@@ -79,9 +106,7 @@ static void diff_report_entry(struct diff_walk *walk, const struct key *list, co
 	}
 	walk->of.kind = DIFFERENCE_CHANGED;
 	walk->of.key = list->name;
-	snprintf(keys, sizeof(keys), "%s", key_group_text(list->group, entry));
-	for (char *end = keys; (end = strchr(end, '\n')) != NULL;)
-		*end = ' ';
+	diff_write_keys(list->group, entry, keys, sizeof(keys));
 	diff_report(walk, "%s: { %s} %s", list->name, keys, what);
 }
 

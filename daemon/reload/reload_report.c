@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define DIFFERENCES_LOGGED_MAX 100u
+#define OF_ONE_KEY_LOGGED_MAX  8u /* flows of a stream */
 #define NAMES_BYTES            384
 #define ELLIPSIS               "…"
 
@@ -20,7 +21,9 @@ struct report_names {
 };
 
 struct report {
-	unsigned n_differences;
+	unsigned n_logged;
+	unsigned n_of_key; /* differences so far of one key of one stream, channel or of none: the one below */
+	struct difference of_key;
 	unsigned n_streams[2], n_channels[2]; /* by DIFFERENCE_ADDED and DIFFERENCE_REMOVED */
 	struct report_names come_or_gone;     /* "stream 'a', channel 'b'" */
 	unsigned n_changed;
@@ -97,20 +100,46 @@ static void report_say_merge(const struct report *report, const struct config *c
 
 /* ---- the log --------------------------------------------------------------------------------------- */
 
+static void report_log(const struct difference *of, const char *text)
+{
+	if (of->stream)
+		log_message(LOG_INFO, &(struct log_about){.stream = of->stream}, "stream '%s': %s", of->stream, text);
+	else if (of->channel)
+		log_message(LOG_INFO, &(struct log_about){.channel = of->channel}, "channel '%s': %s", of->channel,
+		            text);
+	else
+		log_info("configuration: %s", text);
+}
+
+/* The key has no difference more. */
+static void report_end_key(struct report *report)
+{
+	char text[128];
+
+	if (report->n_of_key <= OF_ONE_KEY_LOGGED_MAX)
+		return;
+	snprintf(text, sizeof(text), "%s: %u more are different: 'ibvcap status --json' has all", report->of_key.key,
+	         report->n_of_key - OF_ONE_KEY_LOGGED_MAX);
+	report_log(&report->of_key, text);
+}
+
+static bool report_is_of_same_key(const struct difference *one, const struct difference *other)
+{
+	return one->kind == DIFFERENCE_CHANGED && other->kind == DIFFERENCE_CHANGED && one->key == other->key &&
+	       one->stream == other->stream && one->channel == other->channel;
+}
+
 static void report_take(void *context, const struct difference *of)
 {
 	struct report *report = context;
 
-	if (report->n_differences++ < DIFFERENCES_LOGGED_MAX) {
-		if (of->stream)
-			log_message(LOG_INFO, &(struct log_about){.stream = of->stream}, "stream '%s': %s", of->stream,
-			            of->text);
-		else if (of->channel)
-			log_message(LOG_INFO, &(struct log_about){.channel = of->channel}, "channel '%s': %s",
-			            of->channel, of->text);
-		else
-			log_info("configuration: %s", of->text);
+	if (!report_is_of_same_key(&report->of_key, of)) {
+		report_end_key(report);
+		report->n_of_key = 0;
+		report->of_key = *of;
 	}
+	if (report->n_of_key++ < OF_ONE_KEY_LOGGED_MAX && report->n_logged++ < DIFFERENCES_LOGGED_MAX)
+		report_log(of, of->text);
 	if (of->kind == DIFFERENCE_CHANGED) {
 		report_add_change(report, of);
 		return;
@@ -128,8 +157,9 @@ void reload_report(const struct config *before, const struct config *after, char
 	struct report report = {0};
 
 	diff_config(before, after, report_take, &report);
-	if (report.n_differences > DIFFERENCES_LOGGED_MAX)
-		log_info("%u more differences are not listed", report.n_differences - DIFFERENCES_LOGGED_MAX);
+	report_end_key(&report);
+	if (report.n_logged > DIFFERENCES_LOGGED_MAX)
+		log_info("%u more differences are not listed", report.n_logged - DIFFERENCES_LOGGED_MAX);
 	if (after->is_merged)
 		report_say_merge(&report, after, said, bytes);
 	else

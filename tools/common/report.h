@@ -55,11 +55,13 @@ void report_json(json_t *json, size_t flags);
 /** "10.0.0.1:5000 > 239.1.2.3:7502, field 1a2b3c4d"; empty if nothing tells the stream's sources apart. */
 void report_source(const struct ibvcap_tracker_source *source, char text[REPORT_SOURCE_BYTES]);
 
+#define REPORT_SOURCES 10 /* that are printed unless an option says how many */
+
 /**
- * Print the account of each source, and that of all. unexplained: of the lost numbers, those that no count of the
- * stream, of its reader or of the interface explains.
+ * Print the account of each source, those with the worst numbers first and so many at most, and that of all.
+ * unexplained: of the lost numbers, those that no count of the stream, of its reader or of the interface explains.
  */
-void tracker_print(const struct ibvcap_tracker *tracker, uint64_t unexplained);
+void tracker_print(const struct ibvcap_tracker *tracker, uint64_t unexplained, uint64_t most);
 
 /** The same. The caller frees it. */
 json_t *tracker_to_json(const struct ibvcap_tracker *tracker);

@@ -2,9 +2,12 @@
 /* Prints the counts of a tracker: a source in words, its numbers, and the sums over all sources. */
 #include "tools/common/report.h"
 
+#include "lib/base/min.h"
+
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- a source in words --------------------------------------------------------------------------- */
@@ -70,18 +73,73 @@ static bool is_doubtful(const struct ibvcap_tracker_numbers *numbers, uint64_t u
 	       numbers->stray + numbers->late + 2 * numbers->restarted > numbers->arrived;
 }
 
-void tracker_print(const struct ibvcap_tracker *tracker, uint64_t unexplained)
+/* What is printed first: lost numbers, then those that are in doubt, then those that only came otherwise. */
+struct ranked_source {
+	uint32_t index;
+	uint64_t lost, doubtful, odd;
+};
+
+static int compare_ranked(const void *one_of, const void *other_of)
 {
-	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+	const struct ranked_source *one = one_of, *other = other_of;
+
+	if (one->lost != other->lost)
+		return one->lost > other->lost ? -1 : 1;
+	if (one->doubtful != other->doubtful)
+		return one->doubtful > other->doubtful ? -1 : 1;
+	if (one->odd != other->odd)
+		return one->odd > other->odd ? -1 : 1;
+	return one->index < other->index ? -1 : 1;
+}
+
+/* Without memory they stay in the order in which they came. */
+static struct ranked_source *rank_sources(const struct ibvcap_tracker *tracker, uint32_t n)
+{
 	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
+	struct ranked_source *ranked = malloc(n * sizeof(*ranked));
+
+	for (uint32_t i = 0; ranked && i < n && ibvcap_tracker_source(tracker, i, &source) > 0; i++)
+		ranked[i] = (struct ranked_source){
+			.index = i,
+			.lost = source.numbers.lost,
+			.doubtful = source.numbers.late + source.numbers.stray + source.numbers.restarted,
+			.odd = source.numbers.repeated + source.numbers.reordered,
+		};
+	if (ranked)
+		qsort(ranked, n, sizeof(*ranked), compare_ranked);
+	return ranked;
+}
+
+static void print_sources(const struct ibvcap_tracker *tracker, uint32_t n_sources, uint64_t most)
+{
+	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
+	struct ranked_source *ranked = n_sources > most ? rank_sources(tracker, n_sources) : NULL;
+	uint32_t n = (uint32_t)u64_min(n_sources, most);
 	char text[REPORT_SOURCE_BYTES];
 
-	for (uint32_t i = 0; ibvcap_tracker_source(tracker, i, &source) > 0; i++) {
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t index = ranked ? ranked[i].index : i;
+
+		ibvcap_tracker_source(tracker, index, &source);
 		report_source(&source, text);
-		printf("source %u%s%s\n", i, text[0] ? ": " : "", text);
+		printf("source %u%s%s\n", index, text[0] ? ": " : "", text);
 		print_numbers(&source.numbers);
 	}
+	if (n_sources > n)
+		printf("and %u sources more, %s: --sources N prints N of them\n", n_sources - n,
+		       !ranked                               ? "in no order"
+		       : ranked[n].lost                      ? "of which some lost numbers, but no more than these"
+		       : ranked[n].doubtful || ranked[n].odd ? "of which none lost a number"
+		                                             : "of which all numbers came once and in order");
+	free(ranked);
+}
+
+void tracker_print(const struct ibvcap_tracker *tracker, uint64_t unexplained, uint64_t most)
+{
+	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+
 	ibvcap_tracker_counts(tracker, &counts);
+	print_sources(tracker, counts.n_sources, most);
 	printf("numbers of %u sources, %" PRIu64 " packets:\n", counts.n_sources, counts.packets);
 	print_numbers(&counts.numbers);
 	if (counts.unread)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command line of `ibvcap info`. */
 #include "tools/common/options.h"
+#include "tools/common/report.h"
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/inspect/inspect_file.h"
 #include "tools/inspect/inspect_sum.h"
@@ -19,6 +20,10 @@ static const char usage[] =
 static const struct option_row rows[] = {
 	{"gaps", 'g', "N", "print at most N gaps of each file (10)", OPTION_NUMBER,
          OPTION_AT(struct info_options, gaps), .max = INSPECT_GAPS_MAX},
+	{"sources", 0, "N", "print at most N sources of a file, those with the worst numbers first (10)", OPTION_NUMBER,
+         OPTION_AT(struct info_options, sources)},
+	{"files", 0, "N", "of more than four files, print a line for at most N, the worst first (10)", OPTION_NUMBER,
+         OPTION_AT(struct info_options, files)},
 	{"json", 'j', NULL, "print JSON, with up to 1000 gaps of each file", OPTION_FLAG,
          OPTION_AT(struct info_options, json)},
 };
@@ -32,7 +37,7 @@ static const struct options_table table = {
 
 int cmd_info(int argc, char **argv)
 {
-	struct info_options options = {.gaps = 10};
+	struct info_options options = {.gaps = 10, .sources = REPORT_SOURCES, .files = 10};
 	int code = options_parse(&table, argc, argv, &options);
 
 	if (code < 0 && optind == argc)

@@ -36,6 +36,8 @@ static const struct option_row rows[] = {
          AT(verify)},
 	{"sequence", 'n', NULL, "count by the packets' own numbers what is lost, repeated and reordered, per source",
          OPTION_FLAG, AT(sequence)},
+	{"sources", 0, "N", "print at most N sources: with --sequence, those with the worst numbers first (10)",
+         OPTION_NUMBER, AT(sources)},
 	{"dump", 'd', "N", "print the first N packets", OPTION_COUNT, AT(dump)},
 	{"oldest", 'o', NULL, "begin with the oldest packet in the ring (the next packet that comes)", OPTION_FLAG,
          AT(attach.start), .value = IBVCAP_START_OLDEST},

@@ -4,6 +4,7 @@
 #include "lib/recording/pcap_file.h"
 #include "tools/common/report.h"
 #include "tools/common/terminal.h"
+#include "tools/inspect/file_lines.h"
 #include "tools/inspect/inspect_file.h"
 #include "tools/inspect/inspect_set.h"
 #include "lib/json/text_to_json.h"
@@ -15,10 +16,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-static const enum terminal_colour verdict_colours[] = {[FINDING_NOTE] = TERMINAL_GREEN,
-                                                       [FINDING_DOUBT] = TERMINAL_YELLOW,
-                                                       [FINDING_LOSS] = TERMINAL_RED,
-                                                       [FINDING_DAMAGE] = TERMINAL_RED};
+#define INFO_FILES_IN_FULL 4 /* of more files each has a line */
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
@@ -66,7 +64,7 @@ static void print_source(const struct inspect_source *source)
 	print_word("flows", source->flows);
 	print_word("filter", source->filter);
 	print_word("notes", source->comment);
-	printf("    %-10s %" PRIu64 ", %" PRIu64 " bytes on the wire", "packets", source->n_packets, source->n_bytes);
+	printf("    %-10s %" PRIu64 ", %" PRIu64 " bytes of frames", "packets", source->n_packets, source->n_bytes);
 	if (source->n_cut)
 		printf(", %" PRIu64 " of them cut", source->n_cut);
 	if (source->n_untimed)
@@ -124,7 +122,7 @@ static void print_gaps(const struct inspect_sum *sum, uint64_t limit)
 		printf("  and %" PRIu64 " gaps more: --gaps N prints N of them\n", sum->n_gaps - n);
 }
 
-static void print_file(const struct inspect_file *file, uint64_t gaps)
+static void print_file(const struct inspect_file *file, const struct info_options *options)
 {
 	const struct inspect_sum *sum = &file->sum;
 	char verdict[VERDICT_TEXT_BYTES], path[PATH_MAX];
@@ -146,7 +144,8 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 		printf("  %s\n", title_of_source(sum, i));
 		print_source(&sum->sources[i]);
 	}
-	print_gaps(sum, gaps);
+	inspect_ports_print(&file->ports);
+	print_gaps(sum, options->gaps);
 	if (file->fragments.fragments)
 		printf("  fragments of UDP: %" PRIu64 ", which make %" PRIu64 " whole datagrams; with holes: %" PRIu64
 		       ", refused: %" PRIu64 "\n",
@@ -164,7 +163,8 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 		uint64_t in_absence = inspect_lost_in_absence(&file->numbers.streams[i]);
 
 		printf("  %s, by the packets' own numbers:\n", file->numbers.streams[i].stream);
-		tracker_print(file->numbers.streams[i].tracker, inspect_lost_unexplained(&file->numbers.streams[i]));
+		tracker_print(file->numbers.streams[i].tracker, inspect_lost_unexplained(&file->numbers.streams[i]),
+		              options->sources);
 		if (in_absence)
 			printf("  lost before the card, or while nobody counted: cannot be told %" PRIu64
 			       ", among the losses that the recording names %" PRIu64 "\n",
@@ -177,7 +177,7 @@ static void print_file(const struct inspect_file *file, uint64_t gaps)
 	if (sum->closing[0])
 		printf("  the recorder said: %s\n", sum->closing);
 	verdict_print(verdict, sizeof(verdict), &file->verdict);
-	terminal_print(stdout, verdict_colours[file->verdict.worst], "  %s\n", verdict);
+	terminal_print(stdout, inspect_colour(file->verdict.worst), "  %s\n", verdict);
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */
@@ -191,58 +191,72 @@ static int fail_info(const char *path, int error)
 	return error == -ENOMEM ? EX_OSERR : EX_NOINPUT;
 }
 
+/* What is known of all files that were read so far. */
+struct info_all {
+	struct inspect_set set;
+	struct file_lines lines; /* of many files: they have no room for more */
+	bool is_many;
+	json_t *json; /* NULL: text */
+};
+
 /* An exit code: what is wrong with the file is in the set. */
-static int look_at_file(const char *path, const struct info_options *options, struct inspect_set *set, json_t *all)
+static int look_at_file(const char *path, const struct info_options *options, struct info_all *all)
 {
 	struct inspect_file file;
 	int r = inspect_file_read(&file, path);
 
-	if (r == 0 && !file.is_index)
-		r = inspect_set_add(set, path, &file.sum, &file.verdict);
-	if (r == 0 && !all)
-		print_file(&file, options->gaps);
-	else if (r == 0 && !file.is_index)
-		json_array_append_new(all, inspect_file_to_json(&file));
+	if (r == 0 && !file.is_index) {
+		r = inspect_set_add(&all->set, path, &file.sum, &file.verdict);
+		r = r < 0 ? r : file_lines_add(&all->lines, &file);
+	}
+	if (r == 0 && !all->json && !all->is_many)
+		print_file(&file, options);
+	else if (r == 0 && all->json && !file.is_index)
+		json_array_append_new(all->json, inspect_file_to_json(&file));
 	inspect_file_deinit(&file);
 	return r < 0 ? fail_info(path, r) : EX_OK;
 }
 
 /* All files together. */
-static void print_set(const struct inspect_set *set, const struct verdict *verdict, json_t *all)
+static void print_all(const struct info_all *all, const struct info_options *options, const struct verdict *verdict)
 {
 	char text[VERDICT_TEXT_BYTES];
 
-	if (all) {
-		json_t *json = json_pack("{s:o}", "recordings", inspect_set_to_json(set));
+	if (all->json) {
+		json_t *json = json_pack("{s:o, s:o}", "recordings", inspect_set_to_json(&all->set), "total",
+		                         file_lines_to_json(&all->lines));
 
 		inspect_put_verdict(json, verdict);
-		json_array_append_new(all, json);
+		json_array_append_new(all->json, json);
 		return;
 	}
-	inspect_set_print(set);
+	if (all->is_many)
+		file_lines_print(&all->lines, options->files);
+	file_lines_print_total(&all->lines);
+	inspect_set_print(&all->set);
 	verdict_print(text, sizeof(text), verdict);
-	terminal_print(stdout, verdict_colours[verdict->worst], "all %u files together: %s\n", set->n_files, text);
+	terminal_print(stdout, inspect_colour(verdict->worst), "all %u files together: %s\n", all->set.n_files, text);
 }
 
 int info_run(char *const *files, int n_files, const struct info_options *options)
 {
-	json_t *all = options->json ? json_array() : NULL;
-	struct inspect_set set = {0};
+	struct info_all all = {.json = options->json ? json_array() : NULL, .is_many = n_files > INFO_FILES_IN_FULL};
 	struct verdict verdict = {0};
 	int failed = EX_OK;
 
 	for (int i = 0; i < n_files; i++) {
-		int code = look_at_file(files[i], options, &set, all);
+		int code = look_at_file(files[i], options, &all);
 
 		failed = failed == EX_OSERR || code == EX_OK ? failed : code;
 	}
-	verdict_take_all(&verdict, &set.files);
-	if (set.n_files > 1) {
-		inspect_set_judge(&set, &verdict);
-		print_set(&set, &verdict, all);
+	verdict_take_all(&verdict, &all.set.files);
+	if (all.set.n_files > 1 || (all.is_many && all.set.n_files)) {
+		inspect_set_judge(&all.set, &verdict);
+		print_all(&all, options, &verdict);
 	}
-	if (all)
-		report_json(all, JSON_INDENT(2));
-	inspect_set_free(&set);
+	if (all.json)
+		report_json(all.json, JSON_INDENT(2));
+	file_lines_free(&all.lines);
+	inspect_set_free(&all.set);
 	return failed == EX_OK ? verdict_exit_status(&verdict) : failed;
 }

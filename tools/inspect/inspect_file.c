@@ -30,19 +30,29 @@ static void find_error(const struct recording *recording, int r, char text[INSPE
 }
 
 /* 0 or -ENOMEM. */
-static int add_fragment(const struct inspect_sum *sum, struct joiner *joiner, const struct pcapng_block *block)
+static int add_fragment(struct joiner *joiner, uint16_t link_type, const struct pcapng_packet *packet)
+{
+	struct joiner_frame frame;
+	int r;
+
+	frame = (struct joiner_frame){
+		.at = packet->frame[0], .captured = packet->frame_bytes[0], .wire_bytes = packet->wire_bytes};
+	r = joiner_take(joiner, datagram_link_of(link_type), &frame, packet->time_ns);
+	return r < 0 ? r : 0;
+}
+
+/* What the frame says itself. 0 or -ENOMEM. */
+static int add_frame(struct inspect_file *file, struct joiner *joiner, const struct pcapng_block *block)
 {
 	const struct pcapng_packet *packet = &block->packet;
-	struct joiner_frame frame;
+	uint16_t link_type;
 	int r;
 
 	if (block->type != PCAPNG_BLOCK_PACKET)
 		return 0;
-	frame = (struct joiner_frame){
-		.at = packet->frame[0], .captured = packet->frame_bytes[0], .wire_bytes = packet->wire_bytes};
-	r = joiner_take(joiner, datagram_link_of(sum->sources[sum->first_source + packet->interface].link_type), &frame,
-	                packet->time_ns);
-	return r < 0 ? r : 0;
+	link_type = file->sum.sources[file->sum.first_source + packet->interface].link_type;
+	r = inspect_ports_add(&file->ports, link_type, packet);
+	return r < 0 ? r : add_fragment(joiner, link_type, packet);
 }
 
 static int read_blocks(struct inspect_file *file, struct recording *recording)
@@ -57,7 +67,7 @@ static int read_blocks(struct inspect_file *file, struct recording *recording)
 		if (memory == 0)
 			memory = inspect_numbers_add(&file->numbers, &file->sum, &block);
 		if (memory == 0)
-			memory = add_fragment(&file->sum, &joiner, &block);
+			memory = add_frame(file, &joiner, &block);
 	}
 	joiner_end(&joiner);
 	file->fragments = joiner_counts(&joiner);
@@ -90,6 +100,7 @@ int inspect_file_read(struct inspect_file *file, const char *path)
 
 void inspect_file_deinit(struct inspect_file *file)
 {
+	inspect_ports_free(&file->ports);
 	inspect_numbers_free(&file->numbers);
 	inspect_sum_free(&file->sum);
 }
@@ -208,6 +219,7 @@ json_t *inspect_file_to_json(const struct inspect_file *file)
 	                fragments_to_json(&file->fragments), "streams", sources, "sequences",
 	                sequences_to_json(&file->numbers), "n_gaps", (json_int_t)sum->n_gaps, "gaps", gaps, "closing",
 	                text_to_json(sum->closing));
+	json_object_set_new(all, "udp_ports", inspect_ports_to_json(&file->ports));
 	inspect_put_verdict(all, &file->verdict);
 	return all;
 }

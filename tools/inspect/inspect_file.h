@@ -8,7 +8,9 @@
 
 #include "lib/recording/joiner.h"
 #include "lib/recording/verdict.h"
+#include "tools/common/terminal.h"
 #include "tools/inspect/inspect_numbers.h"
+#include "tools/inspect/inspect_ports.h"
 #include "tools/inspect/inspect_sum.h"
 
 #include <jansson.h>
@@ -20,6 +22,7 @@ struct inspect_file {
 	struct inspect_sum sum;
 	struct inspect_numbers numbers; /* by the packets' own; of an extract: none */
 	struct joiner_counts fragments;
+	struct inspect_ports ports;
 	bool is_index; /* of a recording, and no recording */
 	struct verdict verdict;
 };
@@ -38,6 +41,12 @@ void inspect_file_deinit(struct inspect_file *file);
 void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const struct inspect_numbers *numbers,
                    int end, const char *error);
 
+/** The colour of a verdict on a terminal. */
+static inline enum terminal_colour inspect_colour(enum finding worst)
+{
+	return worst > FINDING_DOUBT ? TERMINAL_RED : worst == FINDING_DOUBT ? TERMINAL_YELLOW : TERMINAL_GREEN;
+}
+
 /** Put the verdict of a file, or of several, into a JSON object. */
 void inspect_put_verdict(json_t *json, const struct verdict *verdict);
 
@@ -46,6 +55,8 @@ json_t *inspect_file_to_json(const struct inspect_file *file);
 
 struct info_options {
 	uint64_t gaps;
+	uint64_t sources;
+	uint64_t files; /* of many files: so many have a line */
 	bool json;
 };
 

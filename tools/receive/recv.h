@@ -7,6 +7,7 @@
 #define TOOLS_RECEIVE_RECV_H
 
 #include "lib/recording/verdict.h"
+#include "tools/common/report.h"
 
 #include <ibvcap/ibvcap.h>
 #include <jansson.h>
@@ -29,7 +30,8 @@ struct recv_options {
 	bool busy; /* poll, and never sleep */
 	bool utc;
 	bool json;
-	bool sequence; /* track the packets' own numbers */
+	bool sequence;    /* track the packets' own numbers */
+	uint64_t sources; /* that are printed at most */
 	const char *sequence_path;
 	struct ibvcap_sequence own_sequence; /* of that file; bytes is 0: the stream's configuration has it */
 	bool check;                          /* exit 1 if not all came */
@@ -38,7 +40,7 @@ struct recv_options {
 #define RECV_OPTIONS_INIT                                                                                           \
 	{                                                                                                           \
 		.command = "recv", .attach = {.size = sizeof(struct ibvcap_rx_options), .queue = IBVCAP_QUEUE_ALL}, \
-		.count = UINT64_MAX, .duration_ns = UINT64_MAX, .cpu = -1                                           \
+		.count = UINT64_MAX, .duration_ns = UINT64_MAX, .sources = REPORT_SOURCES, .cpu = -1                \
 	}
 
 #define RECV_FLAGS          10 /* of enum ibvcap_packet_flag */

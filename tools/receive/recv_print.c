@@ -221,12 +221,12 @@ static json_t *recv_pattern_to_json(const struct recv_pattern *pattern)
 
 /* ---- numbers and verdict ------------------------------------------------------------------------- */
 
-static void recv_print_sequence(const struct ibvcap_tracker *tracker, uint64_t interface_lost)
+static void recv_print_sequence(const struct ibvcap_tracker *tracker, uint64_t interface_lost, uint64_t most)
 {
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 
 	ibvcap_tracker_counts(tracker, &counts);
-	tracker_print(tracker, counts.lost_before_card - u64_min(counts.lost_before_card, interface_lost));
+	tracker_print(tracker, counts.lost_before_card - u64_min(counts.lost_before_card, interface_lost), most);
 	if (counts.lost_in_absence)
 		printf("  lost while ibvcapd or the interface was away, or before the card: cannot be told %" PRIu64
 		       "\n",
@@ -359,6 +359,6 @@ void recv_print_summary(const struct recv_summary *summary)
 			       latency->early, (double)latency->early_max_ns * 1e-3);
 	}
 	if (summary->tracker)
-		recv_print_sequence(summary->tracker, summary->account.interface_lost);
+		recv_print_sequence(summary->tracker, summary->account.interface_lost, summary->options->sources);
 	recv_print_verdict(&summary->verdict);
 }

@@ -12,11 +12,10 @@
 
 /* ---- for people ---------------------------------------------------------------------------------- */
 
-static void print_stream_sum(const struct status_view *view, const struct why_facts *facts)
+static void print_stream_sum(const struct why_facts *facts)
 {
 	printf("stream %s: %s on %s, backend %s\n", facts->stream->name, facts->stream->state, facts->stream->interface,
 	       facts->stream->backend);
-	flow_view_print(view, facts->stream);
 	counters_print_sum(COUNTERS_OF(facts->stream), status_view_sums[STATUS_STREAM]);
 	putchar('\n');
 }
@@ -73,8 +72,9 @@ static void print_why_lines(const struct why_report *report, const struct ibvcap
 static void print_explained(const struct status_view *view, const struct why_facts *facts,
                             const struct why_report *report, const struct why_look *look)
 {
-	print_stream_sum(view, facts);
+	print_stream_sum(facts);
 	print_why_lines(report, NULL);
+	flow_view_print(view, facts->stream);
 	if (look)
 		why_look_print(look);
 	for (uint32_t i = 0; i < facts->n_consumers; i++) {

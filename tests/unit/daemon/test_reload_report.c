@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <criterion/redirect.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,6 +86,41 @@ Test(reload_report, a_long_list_of_changes_is_cut)
 	                  80) == 0,
 	          "%s", said);
 	cr_expect(eq(str, said + strlen(said) - strlen("…"), (char *)"…"));
+	config_free(a);
+	config_free(b);
+}
+
+/* Each flow is a difference. Defaults are not listed. */
+Test(reload_report, of_many_flows_some_are_logged_and_the_rest_is_a_number, .init = cr_redirect_stderr)
+{
+	char before[32768] = "streams = ( { name = \"a\"; interface = \"e\"; payload_size = 100; flows = ( ";
+	char after[32768], logged[8192] = "";
+	unsigned n_lines = 0;
+
+	strcpy(after, before);
+	for (int i = 1; i <= 200; i++) {
+		size_t used = strlen(before);
+
+		snprintf(before + used, sizeof(before) - used, "%s{ destination = \"239.0.0.1\"; port = %d; }",
+		         i > 1 ? ", " : "", i);
+		used = strlen(after);
+		snprintf(after + used, sizeof(after) - used, "%s{ destination = \"239.0.0.1\"; port = %d; }",
+		         i > 1 ? ", " : "", i + 1000);
+	}
+	strcat(before, " ); } );");
+	strcat(after, " ); } );");
+	struct config *a = load(before), *b = load(after);
+
+	reload_report(a, b, said, sizeof(said));
+	fflush(stderr);
+	(void)!fread(logged, 1, sizeof(logged) - 1, cr_get_redirected_stderr());
+	for (const char *at = logged; (at = strchr(at, '\n')); at++)
+		n_lines++;
+	cr_expect(eq(uint, n_lines, 9), "%s", logged);
+	cr_expect(strstr(logged, "stream 'a': flows: { destination = \"239.0.0.1\"; port = 1; } removed\n") != NULL,
+	          "%s", logged);
+	cr_expect(strstr(logged, "stream 'a': flows: 392 more are different: 'ibvcap status --json' has all\n") !=
+	          NULL);
 	config_free(a);
 	config_free(b);
 }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static char folder[64];
-static char printed[1 << 16];
+static char printed[1 << 19];
 
 static void begin(void)
 {
@@ -28,6 +28,12 @@ static void end(void)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		unlink(names[i]);
+	for (unsigned i = 0; i < 60; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "f%u", i);
+		unlink(name);
+	}
 	rmdir(folder);
 }
 
@@ -36,7 +42,7 @@ TestSuite(cmd_info, .init = begin, .fini = end);
 /* Run info with these words, the last of which is NULL. Its exit code; what it prints is in printed. */
 static int run_info(const char *const *words)
 {
-	char *argv[16] = {(char *)(uintptr_t) "ibvcap info"};
+	char *argv[80] = {(char *)(uintptr_t) "ibvcap info"};
 	int argc = 1, code, saved = dup(STDOUT_FILENO);
 	FILE *out;
 	size_t n;
@@ -130,18 +136,19 @@ Test(cmd_info, the_text_has_all_that_is_known)
 		"    device     mlx5_0\n"
 		"    flows      10.0.0.1:7502\n"
 		"    notes      clock device\n"
-		"    packets    3, 180 bytes on the wire\n"
+		"    packets    3, 180 bytes of frames\n"
 		"    times      2026-11-22T08:00:00.000000000Z to 2026-11-22T08:00:00.015000000Z (0.015 s)\n"
 		"               1 packets are earlier than the one before\n"
 		"    account    recording 0000000000001234, file 1 (the last), from packet 10 until 1: incomplete\n"
 		"    ring       rows 10 to 0, as ibvcapd counts them from 0 in each of 2 runs; 4 absent, 4 explained\n"
 		"    sum        published\n"
 		"  lidar/1\n"
-		"    packets    2, 120 bytes on the wire\n"
+		"    packets    2, 120 bytes of frames\n"
 		"    times      2026-11-22T08:00:00.005000000Z to 2026-11-22T08:00:00.006000000Z (0.001 s)\n"
 		"    account    recording 0000000000001234, file 1 (the last), from packet 5 until 7: complete\n"
 		"    ring       rows 5 to 6, as ibvcapd counts them from 0; 0 absent, 0 explained\n"
 		"    sum        published\n"
+		"  to UDP port 7502 (5 packets)\n"
 		"  before 2026-11-22T08:00:00.015000Z, packet 15 of lidar/0: 6 lost: 4 packets lost (skipped): slow; 2 "
 		"packets lost (no_buffer): full\n"
 		"  before 2026-11-22T08:00:00.000000Z, packet 0 of lidar/0: ibvcapd was restarted: how many "
@@ -282,6 +289,36 @@ Test(cmd_info, files_of_a_recording_are_judged_together)
 	make_file("a", 0, 10, 15, true);
 	cr_expect(eq(int, INFO("a", "a"), 0));
 	cr_expect(strstr(printed, "queue 0: file 1\n  file 1 is given twice: a and a\nall 2") != NULL);
+}
+
+/* Of the rest there is a number. JSON has all. */
+Test(cmd_info, many_files_have_a_line_each_with_the_worst_first_and_a_total)
+{
+	char names[60][8];
+	const char *arguments[70] = {NULL};
+	unsigned n_lines = 0;
+
+	for (unsigned i = 0; i < 60; i++) {
+		snprintf(names[i], sizeof(names[i]), "f%u", i);
+		make_file(names[i], i, 10 * i, 10 * i + 5 + 5 * (i != 40), i == 59);
+		arguments[i] = names[i];
+	}
+	cr_expect(eq(int, run_info(arguments), 65), "f41 does not begin where f40 ends");
+	for (const char *at = printed; (at = strchr(at, '\n')); at++)
+		n_lines++;
+	cr_expect(lt(uint, n_lines, 17), "%s", printed);
+	cr_expect(strstr(printed, "and 50 files more, which are complete: --files N") != NULL, "%s", printed);
+	cr_expect(strstr(printed, "\nin all files: 595 packets, 35700 bytes of frames, 2026") != NULL, "%s", printed);
+	arguments[60] = "--files=2";
+	make_file("f30", 30, 300, 310, true);
+	truncate("f30", 200);
+	cr_expect(eq(int, run_info(arguments), 65));
+	cr_expect(strncmp(printed, "f30: ", 5) == 0, "%s", printed);
+	cr_expect(strstr(printed, "and 58 files more") != NULL);
+	arguments[60] = "--json";
+	run_info(arguments);
+	expect_json("60.total.files", "60");
+	expect_json("59.file", "\"f59\"");
 }
 
 Test(cmd_info, by_flow_and_over_restarts_the_missing_are_not_counted)
