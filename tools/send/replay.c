@@ -233,6 +233,12 @@ static int play_passes(struct replay *replay)
 
 /* ---- the summary --------------------------------------------------------------------------------- */
 
+/* Behind the last packet of the last pass, a signal interrupts nothing. */
+static bool is_interrupted(const struct replay *replay)
+{
+	return stop_signal_came() && replay->passes != replay->options.loops;
+}
+
 static bool all_wanted_sent(const struct replay *replay)
 {
 	for (unsigned why = 0; why < SKIP_N; why++)
@@ -245,6 +251,8 @@ static void print_replay(const struct replay *replay)
 {
 	printf("%s: %" PRIu64 " packets read, %" PRIu64 " given to the channel, %" PRIu64 " skipped\n",
 	       replay->options.file, replay->n_packets, replay->n_given, replay->run.skipped);
+	if (is_interrupted(replay))
+		puts("interrupted by a signal: what follows in the file was not read, and not sent");
 	if (replay->n_lost)
 		printf("the capture says that it lacks %" PRIu64 " packets (gaps passed: %" PRIu64 ")\n",
 		       replay->n_lost, replay->n_gaps);
@@ -296,6 +304,7 @@ static void print_replay_json(const struct replay *replay)
 			json_object_set_new(skipped, skips[why].key, json_integer((json_int_t)replay->skipped[why]));
 	for (unsigned i = 0; i < PCAPNG_PASSED_N; i++)
 		json_object_set_new(passed, pcapng_passed_labels[i].key, json_integer((json_int_t)replay->passed[i]));
+	json_object_set_new(capture, "interrupted", json_boolean(is_interrupted(replay)));
 	json_object_set_new(capture, "skipped", skipped);
 	json_object_set_new(capture, "passed_over", passed);
 	json_object_set_new(capture, "shortened", json_integer((json_int_t)replay->timing.shortened));

@@ -430,7 +430,7 @@ def test_a_capture_is_sent_again_byte_by_byte_at_its_pace(channel, receiver, lid
     assert it["capture"] == {"file": str(lidar), "passes": 1, "packets": 74, "given": 74, "backwards": 0,
                              "gaps": 0, "lost": 0, "untimed": 0, "skipped": {
         "not_udp": 0, "fragment": 0, "cut": 0, "malformed": 0, "unknown_link": 0, "too_long": 0, "other_port": 0},
-                             "passed_over": dict.fromkeys(PASSED, 0), "shortened": 0,
+                             "passed_over": dict.fromkeys(PASSED, 0), "shortened": 0, "interrupted": False,
                              "fragments": {"packets": 0, "joined": 0, "incomplete": 0, "refused": 0}}
 
 
@@ -495,14 +495,14 @@ def test_a_gap_is_said_and_shortened_and_packets_end_at_a_count(channel, receive
     line = waits.stdout.readline()
     assert line in [f"next packet in 18:12:{s}; --max-gap S waits S seconds at most\n" for s in (15, 16)], line
     waits.send_signal(signal.SIGINT)
-    waits.communicate(timeout=20)
+    assert "interrupted by a signal: what follows in the file was not" in waits.communicate(timeout=20)[0]
     assert received(there, 1)[0][0] == b"a"
     it = said(ibvcap(one, "replay", path, "--max-gap", 0.2, "--json"))
     assert (it["completed"], it["capture"]["shortened"]) == (3, 1) and it["seconds"] < 10
     (_, first), (_, second), _ = received(there, 3)
     assert 0.15 < (second - first) * 1e-9 < 5
     it = said(ibvcap(one, "replay", path, "--rate", 100, "--loop", 0, "--count", 7, "--json"))
-    assert (it["completed"], it["capture"]["passes"]) == (7, 2)
+    assert (it["completed"], it["capture"]["passes"], it["capture"]["interrupted"]) == (7, 2, False)
     assert [payload for payload, _ in received(there, 7)] == [b"a", b"b", b"c"] * 2 + [b"a"]
     it = said(ibvcap(one, "replay", path, "--max-gap", 0.1, "--loop", 2, "--loop-delay", 1, "--json"))
     times = [time for _, time in received(there, 6)]
@@ -626,7 +626,8 @@ def test_a_signal_ends_a_replay_in_a_long_pause_of_the_capture(channel, receiver
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
-    assert checked(out)["completed"] == 1
+    it = checked(out)
+    assert it["completed"] == 1 and it["capture"]["interrupted"]
 
 
 def test_a_capture_comes_from_a_pipe_while_it_is_made(channel, receiver, tmp):
