@@ -3,17 +3,11 @@
  * Copies the packets of a time, or those that a filter takes, out of recordings. With the index of a
  * recording it begins to read where that time begins.
  */
-#include "tools/inspect/extract.h"
+#include "tools/inspect/extract_copy.h"
 
 #include "lib/base/safe_path.h"
-#include "lib/recording/joiner.h"
-#include "lib/recording/pcapng.h"
-#include "lib/recording/recording.h"
 #include "lib/recording/recording_index.h"
-#include "lib/recording/recording_words.h"
-#include "lib/recording/verdict.h"
 #include "tools/common/report.h"
-#include "tools/inspect/extract_filter.h"
 #include "tools/inspect/inspect_sum.h"
 
 #include <errno.h>
@@ -25,143 +19,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define BLOCK_BYTES_MAX (PCAPNG_BLOCK_MAX + 4096) /* of a packet that gets the comments of others */
-#define PENDING_BYTES   1024
-#define OUT_BYTES       (1u << 20) /* of one write: with the 4 KiB of the C library an extract takes twice as long */
-
-/* What happened before the next packet of an interface, told by packets that were left out. */
-struct pending {
-	uint64_t drops;
-	bool has_losses;
-	struct recording_losses losses;
-	char text[PENDING_BYTES];
-};
-
-struct extract {
-	struct extract_options options;
-	struct extract_filter filter;
-	FILE *out;
-	uint8_t *block; /* BLOCK_BYTES_MAX bytes */
-	uint64_t n_found;
-	uint64_t n_read;
-	uint64_t n_untimed; /* of these: they get the time of the packet before, as other packets must have one */
-	uint64_t passed[PCAPNG_PASSED_N];
-	uint64_t n_incomplete; /* datagrams of which the recordings lack fragments */
-
-	/* Of one recording. */
-	struct recording recording;
-	struct joiner joiner;
-	struct pending *pending; /* of each interface of the section */
-	uint16_t *links;
-	uint32_t n_interfaces;
-	uint64_t last_ns; /* time of the packet before */
-	bool is_ours;     /* ibvcap wrote it: comments of packets say what was lost */
-	bool section_due; /* the recording has begun another section, which is copied if it has packets */
-	uint64_t from_ns;
-	uint64_t to_ns;
-	bool has_begun;  /* the times are known, and a jump was made if one can be */
-	uint64_t n_left; /* packets until the pieces end that the index names */
-};
-
-/* ---- what is written ----------------------------------------------------------------------------- */
-
-static int put_block(struct extract *extract, size_t bytes)
-{
-	return fwrite(extract->block, 1, bytes, extract->out) == bytes ? 0 : -EIO;
-}
-
-static int copy_section(struct extract *extract, const struct pcapng_section *section)
-{
-	extract->section_due = false;
-	return put_block(extract, pcapng_write_section(extract->block, BLOCK_BYTES_MAX, section));
-}
-
-static int copy_interface(struct extract *extract, const struct pcapng_interface *interface)
-{
-	uint32_t n = extract->n_interfaces + 1;
-	struct pending *pending = realloc(extract->pending, n * sizeof(*pending));
-	uint16_t *links;
-	int r = extract->section_due ? copy_section(extract, &(struct pcapng_section){0}) : 0;
-
-	if (!pending)
-		return -ENOMEM;
-	extract->pending = pending;
-	if (r < 0)
-		return r;
-	links = realloc(extract->links, n * sizeof(*links));
-	if (!links)
-		return -ENOMEM;
-	extract->links = links;
-	memset(&pending[n - 1], 0, sizeof(*pending));
-	links[n - 1] = interface->link_type;
-	extract->n_interfaces = n;
-	return put_block(extract, pcapng_write_interface(extract->block, BLOCK_BYTES_MAX, interface));
-}
-
-/* The last section has no packets: its comment says what the file is. Wireshark's capinfos shows it. */
-static int put_summary(struct extract *extract)
-{
-	char text[PENDING_BYTES], judged[80];
-	struct pcapng_section section = {0};
-	struct verdict verdict = {0};
-
-	verdict_find(&verdict, FINDING_DOUBT, "nothing proves what was left out");
-	verdict_print(judged, sizeof(judged), &verdict);
-	snprintf(text, sizeof(text),
-	         RECORDING_EXTRACTED ": %" PRIu64
-	                             " packets, from %s to %s%s%s; the losses before each packet are those of the "
-	                             "recording; %s",
-	         extract->n_found, extract->options.from ? extract->options.from : "the beginning",
-	         extract->options.to ? extract->options.to : "the end", extract->options.filter ? ", filter " : "",
-	         extract->options.filter ? extract->options.filter : "", judged);
-	section.comment = pcapng_text_of(text);
-	return put_block(extract, pcapng_write_section(extract->block, BLOCK_BYTES_MAX, &section));
-}
-
-static void leave_out_packet(struct extract *extract, const struct pcapng_packet *packet)
-{
-	struct pending *pending = &extract->pending[packet->interface];
-	size_t used = strlen(pending->text), n;
-	struct recording_losses losses;
-
-	if (packet->options & PCAPNG_PACKET_HAS_DROPS)
-		pending->drops += packet->drop_count;
-	if (!extract->is_ours)
-		return;
-	if (recording_losses_find(packet->comment.at, packet->comment.bytes, &losses, &n)) {
-		recording_losses_add(&pending->losses, &losses);
-		pending->has_losses = true;
-	}
-	if (n && used < sizeof(pending->text) - 1)
-		snprintf(pending->text + used, sizeof(pending->text) - used, "%s%.*s", used ? "; " : "",
-		         (int)(n < PENDING_BYTES ? n : PENDING_BYTES), packet->comment.at);
-}
-
-static int copy_packet(struct extract *extract, struct pcapng_packet *packet)
-{
-	struct pending *pending = &extract->pending[packet->interface];
-	char text[PENDING_BYTES + RECORDING_LOSSES_TEXT_SIZE];
-	size_t bytes;
-
-	if (pending->drops || pending->text[0]) {
-		leave_out_packet(extract, packet); /* adds what this packet says itself */
-		packet->options |= PCAPNG_PACKET_HAS_DROPS;
-		packet->drop_count = pending->drops;
-	}
-	if (pending->text[0]) {
-		strcpy(text, pending->text);
-		if (pending->has_losses)
-			recording_losses_append(text, sizeof(text), &pending->losses);
-		packet->comment = pcapng_text_of(text);
-	}
-	*pending = (struct pending){0};
-	bytes = pcapng_write_packet(extract->block, BLOCK_BYTES_MAX, packet);
-	packet->comment = pcapng_text_of(NULL); /* it may be in text, which ends here */
-	if (bytes > BLOCK_BYTES_MAX)
-		return -EMSGSIZE;
-	extract->n_found++;
-	return put_block(extract, bytes);
-}
+#define OUT_BYTES (1u << 20) /* of one write: with the 4 KiB of the C library an extract takes twice as long */
 
 /* ---- what is read -------------------------------------------------------------------------------- */
 
@@ -282,8 +140,8 @@ static int take_read_packet(struct extract *extract, struct pcapng_packet *packe
 		return 0;
 	wanted = is_wanted(extract, packet);
 	if (wanted > 0)
-		return copy_packet(extract, packet);
-	leave_out_packet(extract, packet);
+		return extract_copy_packet(extract, packet);
+	extract_leave_out_packet(extract, packet);
 	return wanted;
 }
 
@@ -295,9 +153,9 @@ static int take_read_block(struct extract *extract, struct pcapng_block *block, 
 		extract->is_ours = pcapng_section_is_ours(&block->section);
 		extract->n_interfaces = 0;
 		extract->section_due = extract->has_begun;
-		return extract->has_begun ? 0 : copy_section(extract, &block->section);
+		return extract->has_begun ? 0 : extract_copy_section(extract, &block->section);
 	case PCAPNG_BLOCK_INTERFACE:
-		return copy_interface(extract, &block->interface);
+		return extract_copy_interface(extract, &block->interface);
 	case PCAPNG_BLOCK_PACKET:
 		return take_read_packet(extract, &block->packet, code);
 	}
@@ -400,7 +258,7 @@ static void say_left_out(const struct extract *extract)
 /* An exit code. */
 static int end_extract(struct extract *extract, int code)
 {
-	bool failed = put_summary(extract) < 0;
+	bool failed = extract_put_summary(extract) < 0;
 
 	if (extract->out != stdout)
 		failed = fclose(extract->out) != 0 || failed;
