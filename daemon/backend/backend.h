@@ -84,6 +84,11 @@ struct backend_queue {
 	_Atomic uint64_t n_dropped[BACKEND_N_DROPS];
 	/* Packets beyond the first, of those that the kernel had merged (GRO): read_matched() counts them once. */
 	_Atomic uint64_t n_split;
+	/*
+	 * A send queue: it keeps the packets' times, and wants each packet so much earlier. 0: the caller posts a
+	 * packet at its time. For the worker only; send_reap() brings it up to date.
+	 */
+	uint64_t send_ahead_ns;
 };
 struct backend_flow {
 	struct backend_queue *queue;
@@ -114,6 +119,7 @@ struct backend_capabilities {
 	bool naps; /* each event costs the receiving CPU more than a packet does: sleep for a time at high rates */
 	uint32_t max_send_slots; /* deepest send queue */
 	bool send_checksums;     /* the device can fill in the checksums of packets that it sends */
+	bool send_priorities;    /* packets pass queueing disciplines, which know priorities and may keep times */
 	uint64_t min_rate_bps;   /* of its own pacing */
 	uint64_t max_rate_bps;   /* 0: it has none */
 	bool no_vlans; /* its packets have no Ethernet header: that of a row is made up, that to send unused */
@@ -154,6 +160,13 @@ struct backend_group_options {
 	uint32_t fields; /* enum backend_hash_field; symmetric: both addresses or neither */
 };
 
+/* Who keeps the times of packets. */
+enum backend_send_time {
+	BACKEND_SEND_TIME_AUTO,   /* the device or the kernel, where they can */
+	BACKEND_SEND_TIME_WORKER, /* the caller */
+	BACKEND_SEND_TIME_QDISC,  /* the device or the kernel, or there is no queue; only with send_priorities */
+};
+
 struct backend_send_options {
 	struct backend_memory *headers; /* the headers of all packets lie in it */
 	uint32_t slots;                 /* packets that may be posted and not reaped */
@@ -161,6 +174,8 @@ struct backend_send_options {
 	bool completion_events;         /* arm() and fd() will be used */
 	uint64_t rate_bps;              /* the device paces frames to this rate; 0: it does not pace */
 	uint32_t burst_bytes;           /* with a rate: bytes that may leave at once; 0: the device's choice */
+	uint32_t priority;              /* of its packets, for queueing disciplines; only with send_priorities */
+	enum backend_send_time send_time;
 };
 
 /* Consecutive slots of one block: slot + i has its rows at payload + i * row_stride and headers + i * header_stride. */
@@ -176,6 +191,7 @@ enum backend_status {
 	BACKEND_LENGTH_ERROR, /* the packet was longer than the slot and is lost; the slot is used up */
 	BACKEND_SLOT_ERROR,   /* another error; the slot is used up and its content is undefined */
 	BACKEND_FLUSHED,      /* the queue failed and did not use this slot; reset() is due */
+	BACKEND_LATE,         /* of packets to send: it could not leave at its time, and was dropped */
 };
 
 enum backend_event_flag {
@@ -204,6 +220,7 @@ static_assert(offsetof(struct backend_event, slot) - offsetof(struct backend_eve
 struct backend_packet {
 	const uint8_t *headers;
 	const uint8_t *payload;
+	uint64_t not_before_ns;                      /* UTC; 0: none. Read only by a queue with send_ahead_ns */
 	const struct backend_memory *payload_memory; /* this and payload are not read if payload_bytes is 0 */
 	uint32_t header_bytes;
 	uint32_t payload_bytes;
@@ -220,7 +237,9 @@ struct backend_clock_reading {
 /* How the next n posted packets ended, in the order of posting. */
 struct backend_sent {
 	uint32_t n;
-	uint8_t status; /* enum backend_status, never BACKEND_LENGTH_ERROR */
+	uint8_t status;   /* enum backend_status, never BACKEND_LENGTH_ERROR */
+	bool is_measured; /* late_ns is known, and n is 1 */
+	uint32_t late_ns; /* so long after its not_before_ns it left */
 };
 
 struct backend_port_statistics {
@@ -334,6 +353,12 @@ struct backend_ops {
 	 * -errno: the queue failed and has no more completions; reset() is due.
 	 */
 	int (*send_reap)(struct backend_queue *queue, struct backend_sent *sent, uint32_t max);
+
+	/**
+	 * What keeps the times of a send queue's packets: "worker", "qdisc", "card"; and why, or "". Static texts. Any
+	 * thread. NULL: the worker.
+	 */
+	const char *(*read_send_time)(const struct backend_queue *queue, const char **why);
 
 	/**
 	 * A group of queues to which a hash shares packets out, as a target of flows: of the calls that take a queue

@@ -41,6 +41,13 @@ int channel_init(struct channel *channel, const struct config_channel *config, s
 	return 0;
 }
 
+static enum backend_send_time channel_send_time(enum config_send_time asked)
+{
+	return asked == CONFIG_SEND_TIME_WORKER  ? BACKEND_SEND_TIME_WORKER
+	       : asked == CONFIG_SEND_TIME_QDISC ? BACKEND_SEND_TIME_QDISC
+	                                         : BACKEND_SEND_TIME_AUTO;
+}
+
 static struct tx_queue_options channel_queue_options(const struct channel *channel)
 {
 	const struct config_channel *config = channel->config;
@@ -56,6 +63,8 @@ static struct tx_queue_options channel_queue_options(const struct channel *chann
 		.rate_bps = config->rate_limit_bps,
 		.burst_bytes = config->burst_bytes,
 		.device_pacing = config->device_pacing,
+		.priority = config->priority,
+		.send_time = channel_send_time(config->send_time),
 		.late_after_ns = config->late_after_us * UINT64_C(1000),
 		.completion_events = config->poll != CONFIG_POLL_BUSY,
 	};
@@ -102,6 +111,18 @@ static int channel_fit_pacing(const struct config_channel *config, const struct 
 		(double)device->max_rate_bps / 1e6);
 }
 
+static int channel_fit_priority(const struct config_channel *config, const struct backend_capabilities *device,
+                                struct failure *failure)
+{
+	if (device->send_priorities || (config->priority == 0 && config->send_time != CONFIG_SEND_TIME_QDISC))
+		return 0;
+	return failure_set(failure, EX_CONFIG, ENOTSUP,
+	                   "%s:%d: channel '%s': packets by device %s of %s pass no queueing discipline: accepted is "
+	                   "%s, or backend = \"packet\"",
+	                   config->file, config->line, config->name, device->device, config->interface,
+	                   config->priority ? "priority = 0" : "send_time = \"auto\" or \"worker\"");
+}
+
 int channel_fit(struct channel *channel, struct failure *failure)
 {
 	const struct config_channel *config = channel->config;
@@ -118,8 +139,32 @@ int channel_fit(struct channel *channel, struct failure *failure)
 			failure, EX_CONFIG, EPROTONOSUPPORT,
 			"%s:%d: channel '%s': interface %s has no Ethernet headers, and so no VLANs: take vlan out",
 			config->file, config->line, config->name, config->interface);
-	r = channel_fit_pacing(config, device, failure);
+	r = channel_fit_priority(config, device, failure);
+	if (r == 0)
+		r = channel_fit_pacing(config, device, failure);
 	return r < 0 ? r : tx_headers_checksums(config, device, channel->cut_bytes != 0, &channel->checksums, failure);
+}
+
+static void channel_read_send_time(void *context, const char **keeper, const char **why)
+{
+	const struct channel *channel = context;
+	const struct backend_queue *device = channel->queue->queue;
+
+	*why = "";
+	*keeper = device && device->ops->read_send_time ? device->ops->read_send_time(device, why) : "worker";
+}
+
+/* Nothing if no discipline there keeps times. */
+static void channel_log_send_time(struct channel *channel)
+{
+	const char *keeper, *why;
+
+	channel_read_send_time(channel, &keeper, &why);
+	if (why[0])
+		log_message(
+			LOG_INFO,
+			&(struct log_about){.channel = channel->config->name, .interface = channel->config->interface},
+			"channel '%s': send times are kept by the %s: %s", channel->config->name, keeper, why);
 }
 
 int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *failure)
@@ -138,6 +183,7 @@ int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *fai
 	            config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
 	            (unsigned long long)config->rate_limit_bps / 1000000,
 	            config->device_pacing ? ", kept by the device" : "");
+	channel_log_send_time(channel);
 	if (channel->cut_bytes)
 		log_message(LOG_INFO, &(struct log_about){.channel = config->name, .interface = config->interface},
 		            "channel '%s': payloads that are longer than the MTU of %s (%u) leave as IP fragments "
@@ -300,6 +346,7 @@ int channel_serve(struct channel *channel, struct failure *failure)
 		.backend = interface->ops->name,
 		.register_arena = channel_register_arena,
 		.unregister_arena = channel_unregister_arena,
+		.send_time = channel_read_send_time,
 		.emptied = channel_look_for_end,
 		.context = channel,
 	};

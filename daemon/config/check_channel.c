@@ -88,6 +88,11 @@ int config_check_channel(const struct config_reader *reader, const config_settin
 			reader, config_reader_find(setting, "pacing"),
 			"pacing = \"device\" without a limit to keep to: accepted is rate_limit_mbps with it, or "
 			"pacing = \"software\"");
+	if (channel->send_time == CONFIG_SEND_TIME_QDISC && channel->rate_limit_bps && !channel->device_pacing)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "send_time"),
+			"send_time = \"qdisc\" with a rate_limit_mbps that the worker keeps: accepted is \"auto\" or "
+			"\"worker\", or no limit");
 	r = check_channel_vlan(reader, config_reader_find(setting, "vlan"), channel);
 	return r < 0 ? r : check_channel_source(reader, config_reader_find(setting, "source"), channel);
 }

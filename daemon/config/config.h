@@ -174,6 +174,13 @@ struct config_stream {
 	int line;
 };
 
+/* What keeps the send times of packets. */
+enum config_send_time {
+	CONFIG_SEND_TIME_AUTO,
+	CONFIG_SEND_TIME_WORKER,
+	CONFIG_SEND_TIME_QDISC,
+};
+
 enum config_udp_checksum {
 	CONFIG_UDP_CHECKSUM_AUTO,     /* DEVICE if it can; else ZERO, or SOFTWARE if a destination is IPv6 */
 	CONFIG_UDP_CHECKSUM_DEVICE,   /* computed by the device; refused at start if it cannot */
@@ -208,11 +215,13 @@ struct config_channel {
 	uint32_t payload_size;
 	enum config_fragment fragment;
 	uint32_t send_queue_slots;
-	uint32_t arena_slots;    /* of each sender; a power of two */
-	uint32_t page_bytes;     /* 4096, 2 MiB, 1 GiB */
-	uint64_t rate_limit_bps; /* of frames with FCS; 0 = none */
-	uint32_t burst_bytes;    /* 0: as much as a late worker needs to catch up */
-	bool device_pacing;      /* only with a limit; whether the device can is checked at start */
+	uint32_t arena_slots;            /* of each sender; a power of two */
+	uint32_t page_bytes;             /* 4096, 2 MiB, 1 GiB */
+	uint64_t rate_limit_bps;         /* of frames with FCS; 0 = none */
+	uint32_t burst_bytes;            /* 0: as much as a late worker needs to catch up */
+	bool device_pacing;              /* only with a limit; whether the device can is checked at start */
+	enum config_send_time send_time; /* CONFIG_SEND_TIME_QDISC: without a limit that the worker keeps */
+	uint32_t priority;
 	uint32_t late_after_us;
 	enum config_udp_checksum udp_checksum;
 	uint32_t max_senders;

@@ -123,6 +123,10 @@ static const struct key_choice protocols[] = {
 static const struct key_choice any_number[] = {{"any", (uint32_t)CONFIG_ANY}, {NULL, 0}};
 static const struct key_choice vlans[] = {
 	{"none", (uint32_t)CONFIG_VLAN_UNTAGGED}, {"any", CONFIG_VLAN_ANY}, {NULL, 0}};
+static const struct key_choice send_times[] = {{"auto", CONFIG_SEND_TIME_AUTO},
+                                               {"worker", CONFIG_SEND_TIME_WORKER},
+                                               {"qdisc", CONFIG_SEND_TIME_QDISC},
+                                               {NULL, 0}};
 static const struct key_choice pacings[] = {{"software", false}, {"device", true}, {NULL, 0}};
 
 /* ---- control ----------------------------------------------------------------------------------- */
@@ -414,6 +418,12 @@ static const struct key channel[] = {
          .help = "bytes that may leave at once under a limit; 0: what a late worker needs to catch up"},
 	{"pacing", KEY_CHOICE, CHANNEL(device_pacing), .string = "software", .choices = pacings,
          .help = "what enforces the limit: software: the worker; device: the device, if it can"},
+	{"send_time", KEY_CHOICE, CHANNEL(send_time), .string = "auto", .choices = send_times,
+         .help = "what keeps the send times of packets: worker: the worker; qdisc: the queueing discipline etf, with "
+                 "or without the card's help; auto: qdisc where etf is on the way of the channel's packets"},
+	{"priority", KEY_INTEGER, CHANNEL(priority), .number = 0, .min = 0, .max = 15,
+         .help = "the kernel's priority of the packets (SO_PRIORITY), by which queueing disciplines class them; not "
+                 "with verbs"},
 	{"late_after_us", KEY_INTEGER, CHANNEL(late_after_us), .number = 100, .min = 0, .max = 60000000,
          .help = "microseconds after its send time from which a packet is late"},
 	{"udp_checksum", KEY_CHOICE, CHANNEL(udp_checksum), .string = "auto", .choices = udp_checksums,

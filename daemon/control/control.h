@@ -112,6 +112,8 @@ struct control_channel {
 	int (*register_arena)(void *context, const struct shm *arena, const void **registration,
 	                      struct failure *failure);
 	void (*unregister_arena)(void *context, const void *registration);
+	/** What keeps the packets' send times, and why: static texts. Control thread. */
+	void (*send_time)(void *context, const char **keeper, const char **why);
 	/** The channel has ended and has no sender any more. Control thread; must not remove anything from control. */
 	void (*emptied)(void *context);
 	void *context;

@@ -240,12 +240,16 @@ static int append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 	const struct control_channel *channel = endpoint->channel;
 	struct ibvcap_status_channel part = channel_of_config(channel->config);
 	uint64_t counters[CHANNEL_COUNTER_N] = {0};
+	const char *keeper, *why;
 
 	part.epoch = channel->epoch;
 	part.n_unresolved = channel->n_unresolved;
 	reply_copy_text(part.device, sizeof(part.device), channel->device);
 	reply_copy_text(part.backend, sizeof(part.backend), channel->backend);
 	reply_copy_text(part.state, sizeof(part.state), channel->state);
+	channel->send_time(channel->context, &keeper, &why);
+	reply_copy_text(part.send_time, sizeof(part.send_time), keeper);
+	reply_copy_text(part.send_time_why, sizeof(part.send_time_why), why);
 	counters[CHANNEL_COUNTER_PENDING] = count_packets(channel->counters, counters);
 	counters[CHANNEL_COUNTER_SENDERS] = endpoint->endpoint.n_clients;
 	return reply_append_part(reply, STATUS_CHANNEL, &part, counters);

@@ -64,6 +64,14 @@ static bool stamping_can(const char *interface)
 	       info.rx_filters & 1U << HWTSTAMP_FILTER_ALL;
 }
 
+bool net_reports_sends(const char *interface)
+{
+	struct ethtool_ts_info info = {.cmd = ETHTOOL_GET_TS_INFO, .phc_index = -1};
+	const uint32_t needed = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+
+	return ethtool_ask(interface, &info) == 0 && (info.so_timestamping & needed) == needed;
+}
+
 enum net_stamping net_stamping_read(const char *interface)
 {
 	struct hwtstamp_config now = {0};

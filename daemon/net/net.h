@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Network interfaces as the kernel knows them: their state, their statistics, and multicast memberships, which the
- * daemon holds through ordinary sockets so that the kernel sends IGMP and MLD reports. Declares driver.c, membership.c,
- * net_address.c, net_interface.c, precision_clock.c, rdma_link.c, rtnl.c, stamp_delay.c, xdp_features.c.
+ * daemon holds through ordinary sockets so that the kernel sends IGMP and MLD reports. Declares driver.c, etf.c,
+ * membership.c, net_address.c, net_interface.c, precision_clock.c, rdma_link.c, rtnl.c, stamp_delay.c, xdp_features.c.
  */
 #ifndef DAEMON_NET_NET_H
 #define DAEMON_NET_NET_H
@@ -97,6 +97,27 @@ uint32_t net_xdp_program(unsigned interface_index);
 
 /** The kind of the interface's queueing discipline (tc-qdisc): "mq", "fq_codel", "noqueue"; 0 or -errno. */
 int net_queueing_discipline(unsigned interface_index, char kind[NET_QUEUEING_BYTES]);
+
+#define NET_PRIORITIES 16 /* of packets (SO_PRIORITY), that a discipline with classes tells apart */
+
+enum net_etf_flag {
+	NET_ETF_THERE = 1 << 0,
+	NET_ETF_PARTIAL = 1 << 1,  /* only some of the queues that the packets may take have it */
+	NET_ETF_OFFLOAD = 1 << 2,  /* the card keeps the times */
+	NET_ETF_DEADLINE = 1 << 3, /* deadline_mode: packets leave before their times */
+};
+
+/* The queueing discipline tc-etf(8). It drops each packet that has no time of its clock, CLOCK_TAI. */
+struct net_etf {
+	uint32_t delta_ns; /* so much before its time a packet leaves the discipline */
+	uint32_t flags;    /* enum net_etf_flag; 0: there is none */
+};
+
+/** The discipline that packets of each priority pass, as the root or below tc-mqprio(8). 0 or -errno. */
+int net_etf_read(unsigned interface_index, struct net_etf etf[NET_PRIORITIES]);
+
+/** Does the driver report when a packet that it sends leaves (ethtool -T: software-transmit)? */
+bool net_reports_sends(const char *interface);
 
 #define NET_CLOCK_PATH_BYTES 32
 

@@ -128,8 +128,7 @@ struct rtnl_attributes rtnl_read_attributes(const struct nlmsghdr *message, unsi
 	return attributes;
 }
 
-/* Reads the attributes of a nested list. list: NULL if the message lacks it. */
-static struct rtnl_attributes rtnl_read_nested(const struct nlattr *list)
+struct rtnl_attributes rtnl_read_nested(const struct nlattr *list)
 {
 	struct rtnl_attributes attributes = {0};
 

@@ -77,6 +77,8 @@ struct rtnl_attributes {
 
 /** Read the attributes of a message, which follow the header of its type. */
 struct rtnl_attributes rtnl_read_attributes(const struct nlmsghdr *message, unsigned header_bytes);
+/** Read the attributes of a nested list. NULL: the message lacks it. */
+struct rtnl_attributes rtnl_read_nested(const struct nlattr *list);
 /** False, and value is as before: there is no such attribute, or it is shorter. */
 bool rtnl_read_u32(const struct nlattr *attribute, uint32_t *value);
 

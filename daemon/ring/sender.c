@@ -95,6 +95,8 @@ void sender_complete(struct sender *sender, int32_t status, uint32_t payload_byt
 {
 	sender->statuses[sender->completed++ & (sender->n_slots - 1)] = status;
 	sender->tally[sender_counter_of_status(status)]++;
+	if (status == -ETIME)
+		sender->tally[IBVCAP_TX_COUNTER_LATE]++;
 	if (status == 0) {
 		sender->tally[IBVCAP_TX_COUNTER_COMPLETED_BYTES] += payload_bytes;
 		sender->tally[IBVCAP_TX_COUNTER_WIRE_BYTES] += frame_bytes;

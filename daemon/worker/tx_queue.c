@@ -79,6 +79,8 @@ static int tx_queue_make_device_queue(struct tx_queue *txq, const struct tx_queu
 		.completion_events = options->completion_events,
 		.rate_bps = options->device_pacing ? options->rate_bps : 0,
 		.burst_bytes = options->burst_bytes,
+		.priority = options->priority,
+		.send_time = txq->pacing.rate_bps ? BACKEND_SEND_TIME_WORKER : options->send_time,
 	};
 	int r = txq->backend->ops->create_send_queue(txq->backend, &send, &txq->queue, failure);
 
@@ -303,9 +305,13 @@ static uint64_t ns_until(uint64_t due_ns, uint64_t now_ns)
 uint64_t tx_queue_idle_ns(const struct tx_queue *txq, const struct tx_clock_sample *now)
 {
 	uint64_t rate = ns_until(txq->due_ns, now->monotonic_ns);
-	uint64_t time = ns_until(txq->due_utc_ns, now->utc_ns);
-	uint64_t idle = rate < time ? rate : time;
+	uint64_t time = ns_until(txq->due_utc_ns, now->utc_ns + txq->ahead_ns);
+	uint64_t idle;
 
+	/* A packet that is posted ahead of its time needs no spinning. */
+	if (txq->ahead_ns && time != TX_QUEUE_NEVER)
+		time += TX_QUEUE_SPIN_NS;
+	idle = rate < time ? rate : time;
 	if (time != TX_QUEUE_NEVER && idle > CLOCK_STEP_NS)
 		idle = CLOCK_STEP_NS;
 	/* No event says that a drain has ended, or that the device accepts packets again. */

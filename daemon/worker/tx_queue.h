@@ -31,6 +31,8 @@
 #define TX_QUEUE_HEADER_BYTES  128 /* of a header row: any headers fit, and they touch two cache lines at most */
 #define TX_QUEUE_FRAGMENTS_MAX TX_QUEUE_BATCH /* of a packet: they are posted together */
 #define TX_QUEUE_NEVER         UINT64_MAX
+/* A sleep usually ends late by less than this: the worker wakes so much earlier and spins for the rest. */
+#define TX_QUEUE_SPIN_NS UINT64_C(100000)
 
 struct tx_queue_options {
 	const char *name;
@@ -50,7 +52,9 @@ struct tx_queue_options {
 	enum packet_checksums checksums;
 	uint64_t rate_bps; /* 0: not limited */
 	uint32_t burst_bytes;
-	bool device_pacing; /* the device keeps to the rate, so the worker does not pace */
+	bool device_pacing;               /* the device keeps to the rate, so the worker does not pace */
+	uint32_t priority;                /* for queueing disciplines, if the backend has send_priorities */
+	enum backend_send_time send_time; /* a rate that the worker keeps makes it keep the times, too */
 	uint64_t late_after_ns;
 	bool completion_events; /* needed unless the worker never sleeps */
 };
@@ -114,6 +118,7 @@ struct tx_queue {
 	int32_t plain_bytes;
 	uint32_t n_destinations;
 	uint64_t late_after_ns;
+	uint64_t ahead_ns; /* so much before its time a packet is taken: send_ahead_ns of the device's queue */
 	enum packet_checksums checksums;
 	uint32_t quantum_bytes; /* share of a queue in a round, and of a sender in a turn; enough for any packet */
 	struct tx_queue_destination *destinations;

@@ -123,6 +123,7 @@ void tx_queue_make_fragments(struct tx_queue *txq, struct sender *sender, const 
 		txq->ready[txq->n_ready++] = (struct backend_packet){
 			.headers = headers,
 			.payload = copies ? tx_queue_copy_row(txq, txq->next) : payload + part.payload_at,
+			.not_before_ns = descriptor->not_before_ns,
 			.payload_memory = copies ? txq->copies_memory : sender->registration,
 			.header_bytes = part.header_bytes,
 			.payload_bytes = part.payload_bytes,

@@ -49,6 +49,42 @@ static void tx_queue_end_posted(struct tx_queue *txq, uint32_t n, int32_t status
 	}
 }
 
+/* The counters of packets, of the sum and of the maximum follow each other in this order. */
+static_assert(IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS == IBVCAP_TX_COUNTER_TIMED + 2, "order of counters");
+static_assert(IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS == IBVCAP_TX_COUNTER_PACED + 2, "order of counters");
+
+static void count_lateness(uint64_t *tally, uint64_t ns)
+{
+	tally[0]++;
+	tally[1] += ns;
+	if (ns > tally[2])
+		tally[2] = ns;
+}
+
+/*
+ * A lateness of more than 1000 s counts as late but not in mean and maximum: it says nothing about how well times are
+ * kept, and one such packet would spoil both for all senders of the channel.
+ */
+static void tx_queue_count_timed(const struct tx_queue *txq, struct sender *sender, uint64_t late_ns)
+{
+	if (late_ns <= MEASURED_LATENESS_MAX_NS)
+		count_lateness(&sender->tally[IBVCAP_TX_COUNTER_TIMED], late_ns);
+	if (late_ns > txq->late_after_ns) {
+		sender->tally[IBVCAP_TX_COUNTER_LATE]++;
+		PROBE_LATE_SEND(txq->name, late_ns);
+	}
+	sender->dirty = true;
+}
+
+/* A packet that the device had ahead of its time left, so late: the next one that ends, with its last fragment. */
+static void tx_queue_count_left(const struct tx_queue *txq, uint32_t late_ns)
+{
+	const struct tx_inflight *first = &txq->inflight[txq->first & txq->inflight_mask];
+
+	if (first->status != TX_INFLIGHT_FRAGMENT)
+		tx_queue_count_timed(txq, first->sender, late_ns);
+}
+
 static int32_t errno_of_backend_status(uint8_t status)
 {
 	switch (status) {
@@ -56,6 +92,8 @@ static int32_t errno_of_backend_status(uint8_t status)
 		return 0;
 	case BACKEND_FLUSHED:
 		return -ECANCELED;
+	case BACKEND_LATE:
+		return -ETIME;
 	}
 	return -EIO;
 }
@@ -77,6 +115,8 @@ static int tx_queue_reap(struct tx_queue *txq)
 				txq->restarts = 0;
 			else
 				failed = true;
+			if (sent[i].is_measured)
+				tx_queue_count_left(txq, sent[i].late_ns);
 			tx_queue_end_posted(txq, sent[i].n, errno_of_backend_status(sent[i].status));
 			n += sent[i].n;
 		}
@@ -162,21 +202,9 @@ tx_queue_check_packet(const struct tx_queue *txq, const struct ibvcap_tx_descrip
 	if (txq->destinations[descriptor->destination].error)
 		return txq->destinations[descriptor->destination].error;
 	if (descriptor->flags & IBVCAP_TX_FLAG_DROP_LATE && descriptor->not_before_ns &&
-	    utc_ns - descriptor->not_before_ns > txq->late_after_ns)
+	    utc_ns > descriptor->not_before_ns && utc_ns - descriptor->not_before_ns > txq->late_after_ns)
 		return -ETIME;
 	return 0;
-}
-
-/* The counters of packets, of the sum and of the maximum follow each other in this order. */
-static_assert(IBVCAP_TX_COUNTER_TIMED_LATENESS_MAX_NS == IBVCAP_TX_COUNTER_TIMED + 2, "order of counters");
-static_assert(IBVCAP_TX_COUNTER_PACED_LATENESS_MAX_NS == IBVCAP_TX_COUNTER_PACED + 2, "order of counters");
-
-static void count_lateness(uint64_t *tally, uint64_t ns)
-{
-	tally[0]++;
-	tally[1] += ns;
-	if (ns > tally[2])
-		tally[2] = ns;
 }
 
 static inline void tx_queue_note_deadline(struct tx_queue *txq, struct sender *sender, uint64_t not_before_ns)
@@ -184,7 +212,8 @@ static inline void tx_queue_note_deadline(struct tx_queue *txq, struct sender *s
 	struct tx_deadline *deadline = &txq->deadlines[txq->n_ready];
 
 	deadline->sender = NULL;
-	if (not_before_ns == 0 && !txq->paced)
+	/* How late a packet leaves that is posted ahead of its time is known when it ends. */
+	if ((not_before_ns == 0 || txq->ahead_ns) && !txq->paced)
 		return;
 	*deadline = (struct tx_deadline){
 		.sender = sender,
@@ -194,32 +223,18 @@ static inline void tx_queue_note_deadline(struct tx_queue *txq, struct sender *s
 	txq->has_deadlines = true;
 }
 
-/*
- * Measure how late the first n ready packets leave; the device has just accepted them. A lateness of more than 1000 s
- * counts as late but not in mean and maximum: it says nothing about how well the worker keeps times, and one such
- * packet would spoil both for all senders of the channel.
- */
+/* Measure how late the first n ready packets leave; the device has just accepted them. */
 static void tx_queue_count_lateness(struct tx_queue *txq, uint32_t n, struct tx_clock_sample *now)
 {
 	tx_clock_look(now);
 	for (const struct tx_deadline *due = txq->deadlines; due < txq->deadlines + n; due++) {
-		uint64_t *tally;
-
 		if (!due->sender)
 			continue;
-		tally = due->sender->tally;
-		if (due->not_before_ns) {
-			uint64_t late_ns = now->utc_ns > due->not_before_ns ? now->utc_ns - due->not_before_ns : 0;
-
-			if (late_ns <= MEASURED_LATENESS_MAX_NS)
-				count_lateness(&tally[IBVCAP_TX_COUNTER_TIMED], late_ns);
-			if (late_ns > txq->late_after_ns) {
-				tally[IBVCAP_TX_COUNTER_LATE]++;
-				PROBE_LATE_SEND(txq->name, late_ns);
-			}
-		}
+		if (due->not_before_ns)
+			tx_queue_count_timed(txq, due->sender,
+			                     now->utc_ns > due->not_before_ns ? now->utc_ns - due->not_before_ns : 0);
 		if (due->paced_ns)
-			count_lateness(&tally[IBVCAP_TX_COUNTER_PACED], now->monotonic_ns - due->paced_ns);
+			count_lateness(&due->sender->tally[IBVCAP_TX_COUNTER_PACED], now->monotonic_ns - due->paced_ns);
 		due->sender->dirty = true;
 	}
 }
@@ -245,6 +260,7 @@ static void tx_queue_make_ready(struct tx_queue *txq, uint64_t number, struct se
 	txq->ready[txq->n_ready++] = (struct backend_packet){
 		.headers = headers,
 		.payload = payload,
+		.not_before_ns = descriptor->not_before_ns,
 		.payload_memory = memory,
 		.header_bytes = template->header_bytes,
 		.payload_bytes = descriptor->length,
@@ -269,11 +285,8 @@ static void tx_queue_take_packet(struct tx_queue *txq, struct tx_queue_sender *m
 	const uint8_t *payload = tx_queue_take(txq, member, cost_bytes);
 	int32_t status = tx_queue_check_packet(txq, &descriptor, now->utc_ns);
 
-	if (status == -ETIME) {
+	if (status == -ETIME)
 		PROBE_LATE_SEND(txq->name, now->utc_ns - descriptor.not_before_ns);
-		sender->tally[IBVCAP_TX_COUNTER_LATE]++;
-		sender->dirty = true;
-	}
 	txq->inflight[txq->next & txq->inflight_mask] = (struct tx_inflight){
 		.sender = sender, .status = status, .payload_bytes = descriptor.length, .frame_bytes = cost_bytes};
 	if (status == 0) {
@@ -354,7 +367,7 @@ static bool tx_queue_take_batch(struct tx_queue *txq, const struct tx_clock_samp
 
 		if (txq->next - txq->first >= txq->queue_slots)
 			return false;
-		member = tx_queue_pick_sender(txq, now->utc_ns, &cost_bytes);
+		member = tx_queue_pick_sender(txq, now->utc_ns + txq->ahead_ns, &cost_bytes);
 		if (!member) {
 			txq->paced = false;
 			return false;
@@ -416,6 +429,7 @@ static int tx_queue_round(struct tx_queue *txq, const struct tx_clock_sample *at
 	int reaped = tx_queue_reap(txq);
 	int r = reaped;
 
+	txq->ahead_ns = txq->queue->send_ahead_ns;
 	/* The worker has served other queues since the clock was sampled. */
 	if (r >= 0 && tx_queue_read_senders(txq))
 		tx_clock_look(&now);

@@ -16,8 +16,6 @@
 #include <sys/prctl.h>
 
 #define NAP_NS UINT64_C(1000000)
-/* A sleep usually ends late by less than this: the worker wakes so much earlier and spins for the rest. */
-#define SPIN_NS UINT64_C(100000)
 
 struct tx_worker {
 	struct worker base;
@@ -305,8 +303,9 @@ static void tx_worker_sleep_for_work(struct tx_worker *worker)
 	at = tx_clock_now();
 	if (tx_worker_do_work(&worker->base, &at) == 0 && !worker->base.stopped) {
 		idle = tx_worker_idle_ns(worker, &at);
-		if (idle > SPIN_NS) {
-			tx_worker_sleep_wait(worker->epoll, idle == TX_QUEUE_NEVER ? idle : idle - SPIN_NS, &woken);
+		if (idle > TX_QUEUE_SPIN_NS) {
+			tx_worker_sleep_wait(worker->epoll, idle == TX_QUEUE_NEVER ? idle : idle - TX_QUEUE_SPIN_NS,
+			                     &woken);
 			for (uint32_t i = 0; i < woken.n; i++)
 				tx_worker_clear(worker, woken.fds[i]);
 		}
@@ -319,13 +318,13 @@ static void tx_worker_run(struct worker *base)
 {
 	struct tx_worker *worker = (struct tx_worker *)base;
 
-	prctl(PR_SET_TIMERSLACK, 1000ul); /* ns; the default, 50 µs, would be half of SPIN_NS */
+	prctl(PR_SET_TIMERSLACK, 1000ul); /* ns; the default, 50 µs, would be half of TX_QUEUE_SPIN_NS */
 	while (!base->stopped) {
 		const struct tx_clock_sample at = tx_clock_now();
 
 		if (tx_worker_do_work(base, &at) > 0)
 			base->idle_since_ns = 0;
-		else if (base->spin_ns != WORKER_SPIN_FOREVER && tx_worker_idle_ns(worker, &at) > SPIN_NS &&
+		else if (base->spin_ns != WORKER_SPIN_FOREVER && tx_worker_idle_ns(worker, &at) > TX_QUEUE_SPIN_NS &&
 		         worker_is_to_sleep(base, at.monotonic_ns))
 			tx_worker_sleep_for_work(worker);
 	}

@@ -22,6 +22,12 @@ static inline uint64_t time_utc_ns(void)
 	return time_of_clock_ns(CLOCK_REALTIME);
 }
 
+/** The clock of tc-etf(8) and PTP: UTC without leap seconds, if somebody has told the kernel their number; else UTC. */
+static inline uint64_t time_tai_ns(void)
+{
+	return time_of_clock_ns(CLOCK_TAI);
+}
+
 static inline uint64_t time_monotonic_ns(void)
 {
 	return time_of_clock_ns(CLOCK_MONOTONIC);

@@ -183,7 +183,7 @@ const struct status_field channel_counters[CHANNEL_COUNTER_N] = {
                                  "card's queue was reset"),
 	CHANNEL(LATE_DROPPED) =
 		TOTAL("late_dropped", "packets",
-                      "Packets that were dropped because they were too late, as their sender had asked"),
+                      "Packets that were dropped because they were too late, as their sender had asked, or by etf"),
 	CHANNEL(COMPLETED_BYTES) = TOTAL("completed_bytes", "bytes", "Payload bytes of the completed packets"),
 	CHANNEL(WIRE_BYTES) =
 		TOTAL("wire_bytes", "bytes", "Bytes of the Ethernet frames of the completed packets, with FCS"),

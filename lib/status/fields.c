@@ -158,6 +158,8 @@ static const struct status_field channel_fields[] = {
 	FIELD(n_unresolved, U32, LEVEL, NULL, "Destinations without a known next hop: packets to them end as errored"),
 	FIELD(max_senders, U32, LEVEL, NULL, "Senders that may have the channel open"),
 	HIDDEN(reserved),
+	FIELD(send_time, TEXT, LABEL, NULL, "What keeps the packets' send times: worker, qdisc (etf) or card"),
+	FIELD(send_time_why, TEXT, LABEL, NULL, "Why; empty: no queueing discipline there keeps times"),
 	{0},
 };
 #undef PART

@@ -77,7 +77,7 @@ static bool send_one(struct scripted_send_queue *q)
 
 	q->next_status = BACKEND_OK;
 	complete(q, 1, status);
-	if (status != BACKEND_OK) {
+	if (status != BACKEND_OK && status != BACKEND_LATE) {
 		scripted_fail_send_queue(&q->any.queue);
 		return false;
 	}

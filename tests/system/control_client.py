@@ -47,7 +47,7 @@ PART_BODY = struct.Struct("=II")
 STREAM_BODY = struct.Struct("@N64s16s64s16s16sQIIIIIIIIQQQQPIIiIQIIQQi")
 FLOW_BODY = struct.Struct("@N64sIi48s48sHHI256s")
 CONSUMER_BODY = struct.Struct("@N64sIIiIPII32s")
-CHANNEL_BODY = struct.Struct("@N64s16s64s16s16sQQIIIIIIIIPI")
+CHANNEL_BODY = struct.Struct("@N64s16s64s16s16sQQIIIIIIIIPII16s192s")
 SENDER_BODY = struct.Struct("@N64siIPI")
 INTERFACE_BODY = struct.Struct("@N16s64sPII16s256s256s256s256sII")
 DAEMON_BODY = struct.Struct("@N32si")
@@ -100,7 +100,8 @@ def decode_part(kind, part):
         return {"name": text(f[1]), "interface": text(f[2]), "device": text(f[3]), "backend": text(f[4]),
                 "state": text(f[5]), "epoch": f[6], "rate_bps": f[7], "burst_bytes": f[8], "slot_bytes": f[9],
                 "arena_slots": f[10], "page_bytes": f[11], "send_queue_slots": f[12], "n_destinations": f[13],
-                "n_unresolved": f[14], "max_senders": f[15], **counters(CHANNEL_COUNTERS, f[17], part)}
+                "n_unresolved": f[14], "max_senders": f[15], **counters(CHANNEL_COUNTERS, f[17], part),
+                "send_time": text(f[19]), "send_time_why": text(f[20])}
     if kind == SENDER:
         f = SENDER_BODY.unpack_from(part)
         return {"channel": text(f[1]), "pid": f[2], "uid": f[3], **counters(CHANNEL_COUNTERS, f[5], part)}

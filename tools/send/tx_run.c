@@ -36,7 +36,7 @@ static const struct {
 	{-EMSGSIZE, "too_long",
          "the interface's MTU is too little for the channel's payload_size now, or it was longer than that"},
 	{-EINVAL, "not_allowed", "the daemon has no such destination"},
-	{-ETIME, "late_dropped", "late, and dropped as asked for"},
+	{-ETIME, "late_dropped", "late, and dropped"},
 	{-ECANCELED, "flushed", "the channel ended or its device was reset: it is not known whether they were sent"},
 };
 

@@ -161,6 +161,8 @@ static void print_channel_status(const struct ibvcap_status_channel *channel)
 	if (channel->n_unresolved)
 		printf(", %u of them without a next hop", channel->n_unresolved);
 	putchar('\n');
+	if (channel->send_time_why[0])
+		printf("  send times are kept by the %s: %s\n", channel->send_time, channel->send_time_why);
 	print_all_counters(COUNTERS_OF(channel));
 }
 

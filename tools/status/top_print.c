@@ -219,6 +219,9 @@ static void print_channel_row(const struct printer *printer, const struct ibvcap
 	if (channel->n_unresolved)
 		print_line(printer, TOP_TROUBLE, "  %u of %u destinations without a next hop", channel->n_unresolved,
 		           channel->n_destinations);
+	if (channel->send_time_why[0])
+		print_line(printer, TOP_PLAIN, "  send times are kept by the %s: %s", channel->send_time,
+		           channel->send_time_why);
 	for (int i = 0; i < status->n_senders; i++) {
 		const struct ibvcap_status_sender *sender = &status->senders[i];
 		char name[NAME_BYTES], user[USER_NAME_BYTES];

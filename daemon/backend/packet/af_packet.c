@@ -155,6 +155,7 @@ static void af_packet_capabilities(const struct backend *base, struct backend_ca
 		.settle_ns = SETTLE_NS,
 		.naps = true,
 		.max_send_slots = MAX_QUEUE_SLOTS,
+		.send_priorities = true,
 		.send_checksums = af_packet(base)->has_ethernet,
 		.no_vlans = !af_packet(base)->has_ethernet,
 	};
@@ -172,7 +173,7 @@ static int af_packet_create_send_queue(struct backend *base, const struct backen
 	const struct socket_send_device device = {.interface = backend->interface,
 	                                          .index = backend->index,
 	                                          .has_ethernet = backend->has_ethernet,
-	                                          .gso = &backend->gso};
+	                                          .discipline = &backend->discipline};
 
 	return socket_send_new(&device, options, queue, failure);
 }
@@ -184,7 +185,7 @@ static int af_packet_read_port(struct backend *base, struct backend_port_statist
 	struct af_packet *backend = af_packet(base);
 
 	device_time_follow(&backend->time);
-	socket_gso_follow(&backend->gso, backend->interface, backend->index);
+	socket_discipline_follow(&backend->discipline, backend->interface, backend->index);
 	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;

@@ -81,7 +81,7 @@ struct af_packet {
 	struct af_packet_fanout fanout;
 	char how[BACKEND_HOW_BYTES]; /* text of the capabilities */
 	struct device_time time;
-	struct socket_gso gso;
+	struct socket_discipline discipline;
 	pthread_mutex_t changing;     /* flows, queues and fanout: a reload makes queues in a thread of its own */
 	struct af_packet_flow *flows; /* the flows of all queues, newest first */
 	struct af_packet_receive *queues;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Sends with a packet socket: one sendmmsg() takes up to 64 packets from the worker's headers and the senders' payloads
- * to the interface's queueing discipline. The kernel copies them, so they have ended when the call returns.
+ * to the interface's queueing discipline. The kernel copies them, so they have ended when the call returns. Only those
+ * that a discipline is to send at a time end later (socket_times.h).
  */
 #include "daemon/backend/socket/kernel_path.h"
 #include "daemon/backend/socket/socket_batch.h"
+#include "daemon/backend/socket/socket_times.h"
 #include "daemon/net/net.h"
 #include "lib/base/time.h"
 
@@ -27,6 +29,12 @@
 /* An ioctl() costs half as much as sending a packet. Two packets cost the same merged or one by one. */
 #define LOOK_NS         1000000
 #define GSO_PACKETS_MIN 4
+/*
+ * A discipline that keeps times gets a packet so much earlier than it lets it go, so that a worker that has no CPU for
+ * some ms delays none. Packets that wait there have places in the queue.
+ */
+#define AHEAD_NS         10000000
+#define REPORTS_AGAIN_NS 1000000
 
 struct socket_send {
 	struct backend_queue base;
@@ -35,8 +43,13 @@ struct socket_send {
 	struct socket_batch_rules rules;          /* of the batch that is sent */
 	bool checksums;                           /* the kernel fills them in, but for packets that have them */
 	bool may_use_gso;
-	const struct socket_gso *gso;
-	bool has_link; /* as it was then */
+	const struct socket_discipline *discipline;
+	uint32_t priority;
+	enum backend_send_time send_time; /* as asked for */
+	struct socket_times *times;       /* NULL: its packets have no times */
+	const char *no_times;             /* why */
+	struct net_etf etf;               /* that its packets pass now */
+	bool has_link;                    /* as it was then */
 	uint64_t looked_ns;
 	struct socket_batch batch;
 	int fd;
@@ -62,13 +75,22 @@ static struct backend_sent *send_ended(struct socket_send *send, uint32_t i)
 	return &send->ended[(send->first_ended + i) % send->slots];
 }
 
-/* The next n packets ended with this status. */
-static void send_note_ended(struct socket_send *send, uint32_t n, enum backend_status status)
+/* Packets that pass tc-etf(8) need a time, whoever keeps the times. */
+static bool send_stamps(const struct socket_send *send)
+{
+	return send->times && send->etf.flags & NET_ETF_THERE;
+}
+
+/* The kernel has taken the next n packets: they ended with this status, or will end after their time. */
+static void send_note_taken(struct socket_send *send, const struct backend_packet *packets, uint32_t n,
+                            enum backend_status status)
 {
 	struct backend_sent *last = send_ended(send, send->n_ended + send->slots - 1);
 
 	send->n_posted += n;
-	if (send->n_ended > 0 && last->status == (uint8_t)status)
+	if (send->times)
+		socket_times_note(send->times, packets, n, send_stamps(send), status);
+	else if (send->n_ended > 0 && last->status == (uint8_t)status)
 		last->n += n;
 	else
 		*send_ended(send, send->n_ended++) = (struct backend_sent){.n = n, .status = (uint8_t)status};
@@ -94,8 +116,8 @@ static uint32_t send_gso_mtu(const struct socket_send *send, uint32_t n)
 {
 	struct ifreq request;
 
-	if (!send->may_use_gso || n < GSO_PACKETS_MIN ||
-	    !atomic_load_explicit(&send->gso->is_whole, memory_order_relaxed))
+	if (!send->may_use_gso || n < GSO_PACKETS_MIN || send_stamps(send) ||
+	    !atomic_load_explicit(&send->discipline->is_whole, memory_order_relaxed))
 		return 0;
 	memcpy(request.ifr_name, send->interface, sizeof(request.ifr_name));
 	return ioctl(send->fd, SIOCGIFMTU, &request) < 0 ? 0 : (uint32_t)request.ifr_mtu;
@@ -115,12 +137,14 @@ static uint32_t send_batch(struct socket_send *send, const struct backend_packet
 	send->rules.checksums = send->checksums && !is_summed;
 	send->rules.gso_mtu = is_summed ? 0 : send_gso_mtu(send, n);
 	socket_batch_fill(&send->batch, &send->rules, packets, n);
+	if (send_stamps(send))
+		socket_times_stamp(send->times, &send->etf, &send->batch, packets);
 	n_messages = sendmmsg(send->fd, send->batch.messages, send->batch.n, MSG_DONTWAIT);
 	for (int i = 0; i < n_messages; i++)
 		n_sent += send->batch.n_packets[i];
 	if (n_sent > 0) {
 		send->room_again_ns = ROOM_AGAIN_NS_MIN;
-		send_note_ended(send, n_sent, BACKEND_OK);
+		send_note_taken(send, packets, n_sent, BACKEND_OK);
 		return n_sent;
 	}
 	if (errno == EAGAIN || errno == ENOBUFS || errno == EINTR)
@@ -130,7 +154,7 @@ static uint32_t send_batch(struct socket_send *send, const struct backend_packet
 		return send_batch(send, packets, n, is_summed);
 	}
 	atomic_store_explicit(&send->base.error, strerrorname_np(errno), memory_order_relaxed);
-	send_note_ended(send, 1, BACKEND_SLOT_ERROR);
+	send_note_taken(send, packets, 1, BACKEND_SLOT_ERROR);
 	return 1;
 }
 
@@ -155,6 +179,41 @@ static int send_packets(struct socket_send *send, const struct backend_packet *p
 	return (int)done;
 }
 
+/* Why the discipline does not keep the times of packets. NULL: it does. Any thread. */
+static const char *times_refusal(const struct socket_send *send, const struct net_etf *etf)
+{
+	if (!(etf->flags & NET_ETF_THERE))
+		return "no queueing discipline on the way of its packets keeps times (tc-etf(8))";
+	if (!send->times)
+		return send->no_times;
+	if (etf->flags & NET_ETF_DEADLINE)
+		return "etf has deadline_mode, and drops all packets of the channel: set it up without deadline_mode";
+	if (etf->flags & NET_ETF_PARTIAL)
+		return "only some of the queues of the channel's priority have etf";
+	return send->send_time == BACKEND_SEND_TIME_WORKER
+	               ? "asked for by send_time, or by a rate_limit_mbps that the worker keeps"
+	               : NULL;
+}
+
+/* An interface without the discipline is nothing to tell of. */
+static const char *socket_send_read_time(const struct backend_queue *base, const char **why)
+{
+	const struct socket_send *send = (const struct socket_send *)base;
+	const struct net_etf etf = socket_discipline_etf(send->discipline, send->priority);
+	const char *refusal = times_refusal(send, &etf);
+
+	*why = etf.flags == 0 ? "" : refusal ? refusal : "etf sends each packet at its time";
+	return refusal ? "worker" : etf.flags & NET_ETF_OFFLOAD ? "card" : "qdisc";
+}
+
+/* The discipline may have changed since the last round. */
+static void send_follow_etf(struct socket_send *send)
+{
+	send->etf = socket_discipline_etf(send->discipline, send->priority);
+	send->base.send_ahead_ns =
+		send->etf.flags && !times_refusal(send, &send->etf) ? AHEAD_NS + send->etf.delta_ns : 0;
+}
+
 static int socket_send_post(struct backend_queue *base, const struct backend_packet *packets, uint32_t n)
 {
 	return send_packets(socket_send(base), packets, n, false);
@@ -165,11 +224,22 @@ static int socket_send_post_summed(struct backend_queue *base, const struct back
 	return send_packets(socket_send(base), packets, n, true);
 }
 
+static int send_reap_times(struct socket_send *send, struct backend_sent *sent, uint32_t max)
+{
+	int n = socket_times_reap(send->times, sent, max);
+
+	send->n_posted -= (uint32_t)n;
+	return n;
+}
+
 static int socket_send_reap(struct backend_queue *base, struct backend_sent *sent, uint32_t max)
 {
 	struct socket_send *send = socket_send(base);
 	uint32_t n = send->n_ended < max ? send->n_ended : max;
 
+	send_follow_etf(send);
+	if (send->times)
+		return send_reap_times(send, sent, max);
 	for (uint32_t i = 0; i < n; i++) {
 		sent[i] = *send_ended(send, i);
 		send->n_posted -= sent[i].n;
@@ -192,10 +262,12 @@ static uint32_t send_nap_ns(const struct socket_send *send)
 {
 	if (send->waits_for_room)
 		return send->room_again_ns;
+	if (send->times)
+		return socket_times_waits(send->times) ? REPORTS_AGAIN_NS : 0;
 	return send->n_ended ? ROOM_AGAIN_NS_MIN : 0;
 }
 
-/* A worker waits for room only: packets have ended before send_post() returns. */
+/* A worker waits for room only: packets have ended before send_post() returns, but for those that have a time. */
 static int socket_send_arm(struct backend_queue *base)
 {
 	const struct socket_send *send = socket_send(base);
@@ -231,6 +303,8 @@ static int socket_send_reset(struct backend_queue *base)
 	struct socket_send *send = socket_send(base);
 
 	send->n_posted = send->n_ended = send->first_ended = 0;
+	if (send->times)
+		socket_times_reset(send->times);
 	send->waits_for_room = false;
 	return 0;
 }
@@ -244,6 +318,7 @@ static void socket_send_free(struct backend_queue *base)
 		close(send->timer_fd);
 	if (send->fd >= 0)
 		close(send->fd);
+	socket_times_free(send->times);
 	free(send->ended);
 	free(send);
 }
@@ -258,28 +333,9 @@ static const struct backend_ops socket_send_ops = {
 	.send_post = socket_send_post,
 	.send_post_summed = socket_send_post_summed,
 	.send_reap = socket_send_reap,
+	.read_send_time = socket_send_read_time,
 	.destroy_queue = socket_send_free,
 };
-
-/*
- * Other disciplines (tbf, cake) cut a message themselves and drop the excess. Without a discipline (noqueue: lo, veth,
- * VLANs, bridges) a device gets a message whole if it cuts UDP itself. Else it gets the packets one by one, and the
- * kernel reports the fate of the last one only.
- */
-void socket_gso_follow(struct socket_gso *gso, const char *interface, int index)
-{
-	static const char *const kinds[] = {"mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "bfifo"};
-	char kind[NET_QUEUEING_BYTES] = "";
-	bool is_whole = false;
-
-	if (!gso->is_asked)
-		return;
-	if (net_queueing_discipline((unsigned)index, kind) == 0 && strcmp(kind, "noqueue") == 0)
-		is_whole = net_has_feature(interface, "tx-udp-segmentation");
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		is_whole |= strcmp(kind, kinds[i]) == 0;
-	gso->is_whole = is_whole;
-}
 
 static int send_bind(struct socket_send *send, const struct socket_send_device *device)
 {
@@ -301,9 +357,11 @@ static int send_set_up(struct socket_send *send, const struct socket_send_device
 {
 	send->checksums = options->checksums;
 	send->may_use_gso = options->checksums;
-	send->gso = device->gso;
-	device->gso->is_asked = true;
-	socket_gso_follow(device->gso, device->interface, device->index);
+	send->discipline = device->discipline;
+	send->priority = options->priority;
+	send->send_time = options->send_time;
+	device->discipline->is_asked = true;
+	socket_discipline_follow(device->discipline, device->interface, device->index);
 	send->ended = calloc(options->slots, sizeof(*send->ended));
 	if (!send->ended)
 		return -ENOMEM;
@@ -313,6 +371,53 @@ static int send_set_up(struct socket_send *send, const struct socket_send_device
 			return -errno;
 	}
 	return send_bind(send, device);
+}
+
+/* Before Linux 6.1 a priority above 6 needs CAP_NET_ADMIN. */
+static int send_set_priority(struct socket_send *send)
+{
+	if (send->priority == 0)
+		return 0;
+	return setsockopt(send->fd, SOL_SOCKET, SO_PRIORITY, &send->priority, sizeof(send->priority)) < 0 ? -errno : 0;
+}
+
+/* A discipline that drops packets without times may come later, when the daemon has given up the rights for times. */
+static int send_set_up_times(struct socket_send *send, const struct socket_send_device *device)
+{
+	struct net_etf etf = socket_discipline_etf(device->discipline, send->priority);
+	struct ifreq request;
+	int r;
+
+	memcpy(request.ifr_name, send->interface, sizeof(request.ifr_name));
+	if (!(etf.flags & NET_ETF_THERE)) {
+		send->no_times = "etf is newer than the channel, and drops its packets: restart ibvcapd";
+	} else if (!device->has_ethernet) {
+		send->no_times = "the interface has no Ethernet headers, and etf drops all packets of the channel";
+	} else if (!net_reports_sends(device->interface)) {
+		send->no_times = "the driver does not report when a packet leaves (ethtool -T), and etf drops all "
+				 "packets of the channel";
+	} else {
+		r = ioctl(send->fd, SIOCGIFMTU, &request) < 0
+		            ? -errno
+		            : socket_times_new(&send->times, send->fd, send->slots, (uint32_t)request.ifr_mtu);
+		if (r < 0 && r != -EPERM)
+			return r;
+		send->no_times = "CAP_NET_ADMIN was missing when the channel was made, and etf drops all of its "
+				 "packets: restart ibvcapd, with xdp.conf in its unit";
+	}
+	send_follow_etf(send);
+	return 0;
+}
+
+static int send_check_times(const struct socket_send *send, struct failure *failure)
+{
+	const char *refusal = times_refusal(send, &send->etf);
+
+	if (send->send_time != BACKEND_SEND_TIME_QDISC || !refusal)
+		return 0;
+	return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
+	                   "interface %s: send_time = \"qdisc\" for packets of priority %u: %s; accepted is \"auto\"",
+	                   send->interface, send->priority, refusal);
 }
 
 int socket_send_new(const struct socket_send_device *device, const struct backend_send_options *options,
@@ -334,9 +439,15 @@ int socket_send_new(const struct socket_send_device *device, const struct backen
 	r = send->fd;
 	if (r >= 0) {
 		r = send_set_up(send, device, options);
+		if (r == 0)
+			r = send_set_priority(send);
+		if (r == 0)
+			r = send_set_up_times(send, device);
 		if (r < 0)
 			failure_set(failure, EX_OSERR, -r, "interface %s: cannot make a send queue: %s",
 			            device->interface, strerror(-r));
+		else
+			r = send_check_times(send, failure);
 	}
 	if (r < 0)
 		socket_send_free(&send->base);

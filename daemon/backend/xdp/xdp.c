@@ -151,6 +151,7 @@ static void xdp_capabilities(const struct backend *base, struct backend_capabili
 		.flow_tags = true,
 		.naps = true,
 		.max_send_slots = MAX_QUEUE_SLOTS,
+		.send_priorities = true,
 		.send_checksums = true,
 		.timestamps = true,
 		.clock_is_utc = true,
@@ -183,7 +184,7 @@ static int xdp_create_send_queue(struct backend *base, const struct backend_send
 	const struct socket_send_device device = {.interface = backend->interface.name,
 	                                          .index = (int)backend->interface.index,
 	                                          .has_ethernet = true,
-	                                          .gso = &backend->gso};
+	                                          .discipline = &backend->discipline};
 
 	return socket_send_new(&device, options, queue, failure);
 }
@@ -196,7 +197,7 @@ static int xdp_read_port(struct backend *base, struct backend_port_statistics *s
 
 	xdp_follow_mtu(backend);
 	xdp_follow_card_queues(backend);
-	socket_gso_follow(&backend->gso, backend->interface.name, (int)backend->interface.index);
+	socket_discipline_follow(&backend->discipline, backend->interface.name, (int)backend->interface.index);
 	/* The interface's own state says whether there is a link. */
 	*statistics = (struct backend_port_statistics){.port_active = true};
 	return 0;

@@ -161,7 +161,7 @@ struct xdp_backend {
 	/* On a kernel without packets of several frames: longer packets are lost without a count. 0: no limit. */
 	uint32_t mtu_max;
 	bool told_mtu; /* that the interface's is larger now */
-	struct socket_gso gso;
+	struct socket_discipline discipline;
 	pthread_mutex_t
 		changing; /* held while the control thread or the device's thread changes data that the other uses */
 };

@@ -113,6 +113,8 @@ static const struct every_key_sample samples[] = {
 	{&channel_keys, "rate_limit_mbps", "1000000", "-1"},
 	{&channel_keys, "burst_bytes", "1", "-1"},
 	{&channel_keys, "pacing", "\"software\"", "\"nic\""},
+	{&channel_keys, "send_time", "\"worker\"", "\"card\""},
+	{&channel_keys, "priority", "15", "16"},
 	{&channel_keys, "late_after_us", "0", "-1"},
 	{&channel_keys, "udp_checksum", "\"zero\"", "\"none\""},
 	{&channel_keys, "max_senders", "64", "0"},

@@ -448,6 +448,31 @@ Test(transmit, a_packet_waits_for_its_time_and_holds_up_its_own_sender_only)
 	bench_tear_down(&bench);
 }
 
+Test(transmit, a_device_that_keeps_times_gets_packets_ahead_of_them_and_reports_those_it_dropped)
+{
+	bench_set_up(&bench, &(struct bench_setting){.n_senders = 2});
+	bench.queues[0]->queue->send_ahead_ns = 3000;
+	submit_timed(0, BENCH_UTC_NS + 5000, IBVCAP_TX_FLAG_DROP_LATE);
+	bench_work(&bench);
+	cr_expect(eq(u32, bench.queues[0]->n_posted, 0));
+	cr_expect(eq(u64, tx_queue_idle_ns(bench.queues[0], &bench.now), 2000 + TX_QUEUE_SPIN_NS), "without spinning");
+	bench_pass(&bench, 2000);
+	bench_submit(&bench, 1, 1, 100);
+	bench_work(&bench);
+	cr_expect(eq(u32, bench.queues[0]->n_posted, 2));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_TIMED), 0), "nobody knows yet when it leaves");
+	scripted_next_status(bench.queues[0]->queue, BACKEND_LATE);
+	scripted_send(bench.queues[0]->queue, 2);
+	bench_work(&bench);
+	cr_expect(eq(i32, bench_status(&bench, 0, 0), -ETIME));
+	cr_expect(eq(i32, bench_status(&bench, 1, 0), 0));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_LATE_DROPPED), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_LATE), 1));
+	cr_expect(eq(u64, bench_count(&bench, 0, IBVCAP_TX_COUNTER_QUEUE_RESETS), 0));
+	bench_expect_sums(&bench, 0);
+	bench_tear_down(&bench);
+}
+
 Test(transmit, a_time_of_another_age_is_late_and_no_measure)
 {
 	bench_set_up(&bench, &(struct bench_setting){.at_once = true, .late_after_ns = 500});

@@ -720,7 +720,7 @@ struct ibvcap_tx_counts {
 	uint64_t completed;    /* sent, as the device reports */
 	uint64_t errored;      /* not sent; the packet's status says why */
 	uint64_t flushed;      /* not sent, or unknown: the channel ended, or its device had to be reset (-ECANCELED) */
-	uint64_t late_dropped; /* not sent: late, and IBVCAP_TX_FLAG_DROP_LATE was set (-ETIME) */
+	uint64_t late_dropped; /* not sent: late, and IBVCAP_TX_FLAG_DROP_LATE was set, or etf dropped it (-ETIME) */
 	uint64_t pending;
 	uint64_t late;                  /* of all: more than late_after_ns after their send time */
 	uint64_t completed_bytes;       /* payload bytes of completed packets */
@@ -910,6 +910,8 @@ struct ibvcap_status_channel {
 	const struct ibvcap_counter *counters; /* sums over all senders so far: layout_tx.h; and pending, senders */
 	uint32_t n_counters;
 	uint32_t reserved;
+	char send_time[16];      /* what keeps the packets' send times: "worker", "qdisc", "card" */
+	char send_time_why[192]; /* "": no queueing discipline on the way of its packets keeps times */
 };
 
 struct ibvcap_status_sender {

@@ -53,7 +53,7 @@ enum ibvcap_tx_counter {
 	IBVCAP_TX_COUNTER_COMPLETED, /* sent, as the device reports */
 	IBVCAP_TX_COUNTER_ERRORED,   /* not sent: see their statuses */
 	IBVCAP_TX_COUNTER_FLUSHED,   /* not sent, or unknown: the sender closed, or the queue was reset (-ECANCELED) */
-	IBVCAP_TX_COUNTER_LATE_DROPPED,    /* not sent: late, with IBVCAP_TX_FLAG_DROP_LATE (-ETIME) */
+	IBVCAP_TX_COUNTER_LATE_DROPPED,    /* not sent: late, with IBVCAP_TX_FLAG_DROP_LATE, or by etf (-ETIME) */
 	IBVCAP_TX_COUNTER_COMPLETED_BYTES, /* payload bytes of completed ones */
 	IBVCAP_TX_COUNTER_WIRE_BYTES,      /* of completed ones: Ethernet frames with FCS, what a rate counts */
 	IBVCAP_TX_COUNTER_LATE,            /* more than late_after after their time: posted all the same, or dropped */
