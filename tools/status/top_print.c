@@ -208,6 +208,10 @@ static void print_tx_row(const struct printer *printer, const char *name, const 
 	           microseconds_cell((double)(timed_max > paced_max ? timed_max : paced_max)).text,
 	           number_cell(losses, 0).text);
 	print_causes(printer, now, before, channel_causes);
+	if (counters_value(now, "fragmented"))
+		print_line(printer, TOP_PLAIN,
+		           "  %" PRIu64 " fragmented: longer than the MTU, sent as %" PRIu64 " fragments",
+		           counters_value(now, "fragmented"), counters_value(now, "fragments"));
 }
 
 static void print_channel_row(const struct printer *printer, const struct ibvcap_status_channel *channel)

@@ -221,6 +221,16 @@ Test(top, what_is_gone_is_lost_at_once_and_not_again_when_it_is_skipped)
 	expect_line("0|  12 user 4000000001 lossy               5               160   25%            0\n");
 }
 
+Test(top, packets_that_left_in_fragments_are_no_trouble)
+{
+	struct ibvcap_counter sent[] = {{"completed", 30}, {"fragmented", 12}, {"fragments", 48}};
+
+	channels[1][0].counters = sent;
+	channels[1][0].n_counters = 3;
+	top_print(&view, put, NULL);
+	expect_line("0|  12 fragmented: longer than the MTU, sent as 48 fragments\n");
+}
+
 Test(top, a_tap_has_no_numbers)
 {
 	consumers[0][0].policy = consumers[1][0].policy = IBVCAP_POLICY_TAP;
