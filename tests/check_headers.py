@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-from check_includes import API, sources, within
+from check_includes import API, CUDA_API, sources, within
 from check_names import functions
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
@@ -35,7 +35,8 @@ def main():
     tree = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1]).resolve()
     files = sources(tree)
     owner = {name: source for source in files if source.suffix == ".c" for _, name in functions(source)}
-    headers = [source for source in files if source.suffix == ".h" and not within(str(source.relative_to(tree)), API)]
+    headers = [source for source in files if source.suffix == ".h" and
+               not any(within(str(source.relative_to(tree)), api) for api in (API, CUDA_API))]
     n_faults = 0
     for header in headers:
         text = header.read_text()

@@ -15,12 +15,14 @@ import sys
 
 HOUSES = ("lib", "daemon", "tools", "python", "softhca")
 API = "lib/ibvcap/include"
+CUDA_API = "lib/cuda/include"
 CLIENT_TEXTS = "lib/ibvcap/client/client_explain.c"
 COUNTERS = "lib/status/counters.h"
 CORE = "lib/ibvcap"  # what the daemon and the library share
 BASE = "lib/base"  # every room may include it, but the public headers and softhca
 MAY_INCLUDE = {
     API: [],
+    CUDA_API: [API],
     BASE: [],
     "lib/frame": [],
     "lib/fragments": ["lib/frame"],
@@ -34,6 +36,7 @@ MAY_INCLUDE = {
     "lib/ibvcap/place": [API, CORE, "lib/ibvcap/client", "lib/ibvcap/track"],
     "lib/ibvcap/rx": [API, CORE, "lib/ibvcap/client", "lib/ibvcap/track", "lib/losses"],
     "lib/ibvcap/tx": [API, CORE, "lib/ibvcap/client"],
+    "lib/cuda": [API, CUDA_API, CORE, "lib/ibvcap/client"],
     "lib/recording": [API, "lib/fragments", "lib/frame", "lib/status"],
     "lib/view": [API, "lib/json", "lib/status"],
     "python": [API, "lib/view", "lib/recording/capture.h", "lib/recording/datagram.h", "lib/recording/row_frame.h"],
@@ -115,7 +118,7 @@ MAY_INCLUDE = {
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/clock/system_clock.h", "daemon/config", "daemon/flow",
                      "daemon/memory/geometry.h", "daemon/backend/choice", "daemon/net", "lib/json",
-                     "tools/common", "tools/groups", API],
+                     "tools/common", "tools/groups", API, CUDA_API],
 }
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.
 FOREIGN = {
@@ -158,7 +161,7 @@ FOREIGN = {
     "pwd.h": ["lib/base/safe_path.c", "daemon/config", "daemon/priv", "tools/doctor", "tools/common/report.c",
               CLIENT_TEXTS],
     "grp.h": ["daemon/config", "daemon/priv", CLIENT_TEXTS],
-    "dlfcn.h": ["softhca/preload"],
+    "dlfcn.h": ["softhca/preload", "lib/cuda/driver.c"],
 }
 # A BPF program that is bound to its interface can crash the kernel when the interface goes, because the kernel frees it
 # by a pointer from before the verifier moved it (seen with Linux 6.12, 6.18 and 7.3). Only such programs may ask a
@@ -190,7 +193,7 @@ def room_of(path):
 
 def resolve(tree, source, name):
     """The included file as a path from the tree's top, or None if it isn't the project's."""
-    for folder in (source.parent, tree, tree / API):
+    for folder in (source.parent, tree, tree / API, tree / CUDA_API):
         found = (folder / name).resolve()
         if found.is_file() and found.is_relative_to(tree):
             return str(found.relative_to(tree))
@@ -201,7 +204,7 @@ def allowed(source, included):
     room = room_of(source)
     if room_of(included) == room:
         return True
-    if within(included, BASE) and room != API and not within(room, "softhca"):
+    if within(included, BASE) and room not in (API, CUDA_API) and not within(room, "softhca"):
         return True
     return any(included == entry or room_of(included) == entry or (room == "daemon" and within(included, entry))
                for entry in MAY_INCLUDE[room])

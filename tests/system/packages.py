@@ -15,7 +15,7 @@ import pytest
 import testbed
 
 NAMES = ["ibvcapd", "ibvcap-tools", "libibvcap0", "libibvcap-dev", "python3-ibvcap", "softhca", "ibvcap-metrics",
-         "ibvcap-produce"]
+         "ibvcap-produce", "libibvcap-cuda0", "libibvcap-cuda-dev"]
 
 
 def build():

@@ -9,6 +9,8 @@
 #ifndef IBVCAP_SIZED_STRUCT_H
 #define IBVCAP_SIZED_STRUCT_H
 
+#include "lib/ibvcap/client/error.h"
+
 #include <stddef.h>
 
 /* More than any version of a struct will have. A larger size is what an uninitialised variable happened to hold. */
@@ -18,10 +20,10 @@
  * Read the caller's struct into ours. Fields that the caller's version lacks become 0. 0; -EINVAL its size is not set,
  * or is more than SIZED_STRUCT_BYTES_MAX; -E2BIG it has fields that this library lacks, and they are not 0.
  */
-int sized_struct_read(void *ours, size_t bytes, const void *from, const char *name);
+int sized_struct_read(void *ours, size_t bytes, const void *from, const char *name) IBVCAP_PRIVATE(sized_struct_read);
 
 /** Store the error text of a size that is refused. -EINVAL. */
-int sized_struct_refuse(size_t size, const char *name);
+int sized_struct_refuse(size_t size, const char *name) IBVCAP_PRIVATE(sized_struct_refuse);
 
 /** Does the caller's struct have bytes_min to SIZED_STRUCT_BYTES_MAX bytes? 0 or -EINVAL. Inline for the hot calls. */
 static inline int sized_struct_check(const void *to, size_t bytes_min, const char *name)
@@ -32,9 +34,9 @@ static inline int sized_struct_check(const void *to, size_t bytes_min, const cha
 }
 
 /** Write ours to the caller's struct, as much as it has room for, and set its size to that. 0 or -EINVAL. */
-int sized_struct_write(void *to, const void *ours, size_t bytes, const char *name);
+int sized_struct_write(void *to, const void *ours, size_t bytes, const char *name) IBVCAP_PRIVATE(sized_struct_write);
 
 /** The same without the check. */
-void sized_struct_copy(void *to, const void *ours, size_t bytes);
+void sized_struct_copy(void *to, const void *ours, size_t bytes) IBVCAP_PRIVATE(sized_struct_copy);
 
 #endif

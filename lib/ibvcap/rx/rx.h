@@ -7,6 +7,7 @@
  *   rx_member.c   queues that a group gives and recalls
  *   rx_acquire.c  acquires and releases batches of any of the queues
  *   rx.c          opens, describes and closes a handle
+ *   rx_memory.c   tells of the mappings of a handle, and of their end
  *   rx_account.c  moments, and accounts of the packets between them
  *   rx_losses.c   follows what the card lost
  *   rx_track.c    hands batches to a tracker

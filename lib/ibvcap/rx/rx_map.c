@@ -121,6 +121,8 @@ int rx_map_segments(struct rx_queue *queue, const int fds[PROTOCOL_FD_N], uint64
 	int r;
 
 	queue->waiter.socket = fds[PROTOCOL_FD_WAKE_SOCKET];
+	queue->generation = queue->shared->n_mappings;
+	queue->shared->n_mappings += RX_MEMORY_KINDS;
 	r = segment_map_all(segments, queue->is_tap ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_CONSUMER_PAGE + 1, fds, epoch,
 	                    "ring");
 	return r == 0 ? rx_map_geometry(queue) : r;

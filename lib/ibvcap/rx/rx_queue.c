@@ -60,8 +60,43 @@ int rx_queue_new(struct rx_queue **queue, struct rx_shared *shared, const struct
 	return r;
 }
 
+bool rx_queue_describe_memory(const struct rx_queue *queue, enum ibvcap_rx_memory_kind kind,
+                              struct ibvcap_rx_memory *memory)
+{
+	const struct shm *shms[] = {
+		[IBVCAP_RX_MEMORY_PAYLOAD] = &queue->payload,
+		[IBVCAP_RX_MEMORY_HEADERS] = &queue->headers,
+		[IBVCAP_RX_MEMORY_RING] = &queue->ring_shm,
+	};
+	const struct shm *shm = shms[kind];
+
+	*memory = (struct ibvcap_rx_memory){
+		.size = sizeof(*memory),
+		.address = shm->address,
+		.bytes = shm->bytes,
+		.generation = queue->generation + kind,
+		.epoch = queue->info.epoch,
+		.page_bytes = shm->page_bytes,
+		.queue = queue->info.queue,
+		.kind = kind,
+	};
+	return shm->address;
+}
+
+static void rx_queue_tell_unmap(const struct rx_queue *queue)
+{
+	const struct rx_shared *shared = queue->shared;
+	struct ibvcap_rx_memory memory;
+
+	for (unsigned kind = 0; kind < RX_MEMORY_KINDS; kind++)
+		if (rx_queue_describe_memory(queue, kind, &memory))
+			shared->on_unmap(shared->on_unmap_context, &memory);
+}
+
 void rx_queue_unmap(struct rx_queue *queue)
 {
+	if (queue->shared->on_unmap && owner_is_here(queue->shared->owner))
+		rx_queue_tell_unmap(queue);
 	shm_deinit(&queue->payload);
 	shm_deinit(&queue->headers);
 	shm_deinit(&queue->ring_shm);

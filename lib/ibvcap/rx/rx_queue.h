@@ -30,10 +30,15 @@ struct rx_shared {
 	const uint32_t *owner; /* see owner.h */
 	char *path;            /* of the control socket */
 	char stream[IBVCAP_STREAM_NAME_MAX];
-	uint64_t member;                /* of a group: see struct protocol_attach */
-	int poll_fd;                    /* epoll set, the result of ibvcap_rx_fd(); -1: none yet */
-	struct ibvcap_rx_counts counts; /* of epochs that ended, and of queues that were given up */
+	uint64_t member;                   /* of a group: see struct protocol_attach */
+	int poll_fd;                       /* epoll set, the result of ibvcap_rx_fd(); -1: none yet */
+	struct ibvcap_rx_counts counts;    /* of epochs that ended, and of queues that were given up */
+	uint64_t n_mappings;               /* made so far */
+	ibvcap_rx_unmap_function on_unmap; /* NULL: nobody asks */
+	void *on_unmap_context;
 };
+
+#define RX_MEMORY_KINDS 3 /* of mappings that a queue has: enum ibvcap_rx_memory_kind */
 
 /* A lease slot in use: a block, and how many of its batches the caller holds. */
 struct rx_lease {
@@ -77,6 +82,7 @@ struct rx_queue {
 	struct shm ring_shm;
 	struct shm state_shm;
 	struct shm page_shm;
+	uint64_t generation;                       /* of the first of its mappings */
 	const struct ibvcap_ring *ring;            /* any field may change at any time, constant ones too */
 	const struct ibvcap_consumer_state *state; /* likewise; a tap has none */
 	struct ibvcap_consumer_page *page;         /* a tap has none */
@@ -160,7 +166,11 @@ int rx_queue_new(struct rx_queue **queue, struct rx_shared *shared, const struct
 /** Make a queue that is attached to nothing. 0, -ENOMEM. */
 int rx_queue_new_empty(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options);
 
-/** Unmap the segments. No effect a second time. */
+/** Describe the mapping of that kind. False: there is none now. */
+bool rx_queue_describe_memory(const struct rx_queue *queue, enum ibvcap_rx_memory_kind kind,
+                              struct ibvcap_rx_memory *memory);
+
+/** Unmap the segments; tell the program before. No effect a second time. */
 void rx_queue_unmap(struct rx_queue *queue);
 
 /** Unmap and close all that belongs to the epoch. */

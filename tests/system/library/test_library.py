@@ -15,6 +15,8 @@ import testbed
 LIBRARY = testbed.BUILD / "lib/ibvcap/libibvcap.so"
 HEADER = testbed.ROOT / "lib/ibvcap/include/ibvcap/ibvcap.h"
 PLACE = HEADER.with_name("place.h")
+CUDA_LIBRARY = testbed.BUILD / "lib/cuda/libibvcap-cuda.so"
+CUDA = testbed.ROOT / "lib/cuda/include/ibvcap/cuda.h"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,26 +25,33 @@ def built():
         pytest.skip(f"{LIBRARY} is not built")
 
 
-def declared():
+def declared(*headers):
     """Functions of the headers, inline ones among them: other languages have them as symbols."""
-    text = re.sub(r"/\*.*?\*/", "", "".join(path.read_text() for path in (HEADER, PLACE)), flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/", "", "".join(path.read_text() for path in headers), flags=re.DOTALL)
     return set(re.findall(r"^(?!static)[\w *]+?\b(ibvcap_\w+)\([^;{]*\)(?:;|\n\{)", text, flags=re.MULTILINE))
 
 
-def test_exactly_the_header_is_exported():
-    out = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
-    exported = {line.split()[2].split("@")[0] for line in out.splitlines() if line.split()[1] == "T"}
-    assert exported == declared()
-    assert len(exported) > 10
+@pytest.mark.parametrize("library,headers", [(LIBRARY, (HEADER, PLACE)), (CUDA_LIBRARY, (CUDA,))])
+def test_exactly_the_header_is_exported(library, headers):
+    """And, with the version IBVCAP_PRIVATE, what libibvcap-cuda takes of libibvcap."""
+    out = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    symbols = [line.split()[2] for line in out.splitlines() if line.split()[1] == "T"]
+    private = {symbol for symbol in symbols if symbol.endswith("@@IBVCAP_PRIVATE")}
+    exported = {symbol.split("@")[0] for symbol in symbols if symbol not in private}
+    assert all(symbol.startswith("ibvcap_private_") for symbol in private)
+    assert exported == declared(*headers)
+    assert len(exported) > 5
 
 
-def test_it_needs_libc_only():
-    out = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, check=True).stdout
+@pytest.mark.parametrize("library,others", [(LIBRARY, set()), (CUDA_LIBRARY, {"libibvcap.so.0"})])
+def test_it_needs_libc_only(library, others):
+    """Above all, not libcuda.so.1."""
+    out = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", out))
     if any("san" in library for library in needed):
         pytest.skip("built with a sanitizer")
-    assert needed <= {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
-    assert "[libibvcap.so.0]" in out
+    assert needed <= {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"} | others
+    assert f"[{library.name}.0]" in out
 
 
 PROGRAM = """

@@ -68,7 +68,8 @@ def test_the_command_of_readme_installs_one_version_of_each(tmp):
     (tmp / "tree/debian").mkdir(parents=True)
     shutil.copy(testbed.ROOT / "debian/changelog", tmp / "tree/debian")
     version = re.search(r"\((.*?)\)", (testbed.ROOT / "debian/changelog").read_text())[1]
-    names = [name for name in packages.NAMES if name not in ("python3-ibvcap", "ibvcap-metrics", "ibvcap-produce")]
+    left_out = {"python3-ibvcap", "ibvcap-metrics", "ibvcap-produce", "libibvcap-cuda0", "libibvcap-cuda-dev"}
+    names = [name for name in packages.NAMES if name not in left_out]
     wanted = [f"../{name}_{version}_amd64.deb" for name in names]
     for path in [*wanted, *(path.replace(version, "0.0.9") for path in wanted)]:
         (tmp / "tree" / path).touch()

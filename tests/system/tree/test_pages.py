@@ -11,8 +11,10 @@ from manual_pages import expect_in_order, expect_same_options, needs_mandoc, pri
 
 DOC = testbed.ROOT / "doc"
 PAGES = sorted(DOC.glob("*.[1-8]"))
-HEADERS = {page: (testbed.ROOT / "lib/ibvcap/include/ibvcap" / header).read_text()
-           for page, header in (("libibvcap.3", "ibvcap.h"), ("libibvcap_place.3", "place.h"))}
+HEADERS = {page: (testbed.ROOT / "lib" / header).read_text()
+           for page, header in (("libibvcap.3", "ibvcap/include/ibvcap/ibvcap.h"),
+                                ("libibvcap_place.3", "ibvcap/include/ibvcap/place.h"),
+                                ("libibvcap_cuda.3", "cuda/include/ibvcap/cuda.h"))}
 PROTOTYPE = re.compile(r"^(?:inline )?((?:const |enum )?\w+ \**)(ibvcap_\w+)\(([^;{]*?)\)(?:;|\n\{)", re.M)
 
 
@@ -106,7 +108,9 @@ def test_each_function_of_the_library_is_on_its_page_as_it_is_declared(name):
 
 def test_each_function_of_the_library_is_exported_and_found_by_man():
     functions = {function for name in HEADERS for function in functions_of_header(name)}
-    exported = set(re.findall(r"^\t(ibvcap_\w+);$", (testbed.ROOT / "lib/ibvcap/libibvcap.map").read_text(), re.M))
+    maps = "".join((testbed.ROOT / "lib" / path).read_text()
+                   for path in ("ibvcap/libibvcap.map", "cuda/libibvcap-cuda.map"))
+    exported = set(re.findall(r"^\t(ibvcap_\w+);$", maps, re.M))
     assert exported == functions
     assert {path.stem for path in (testbed.BUILD / "doc").glob("ibvcap_*.3")} == functions, "man FUNCTION finds each"
 

@@ -341,6 +341,49 @@ int ibvcap_rx_info(const struct ibvcap_rx *rx, struct ibvcap_rx_info *info);
 /** Never blocks. 0; -EINVAL: the size is not set. */
 int ibvcap_rx_counts(const struct ibvcap_rx *rx, struct ibvcap_rx_counts *counts);
 
+/* What a mapping of a handle holds. */
+enum ibvcap_rx_memory_kind {
+	IBVCAP_RX_MEMORY_PAYLOAD = 0, /* payload rows */
+	IBVCAP_RX_MEMORY_HEADERS = 1, /* header rows */
+	IBVCAP_RX_MEMORY_RING = 2,    /* the ring itself; the meta of all rows is in it */
+};
+
+/**
+ * A mapping of a handle: shared with the daemon, and read-only to this process. For a program that registers the memory
+ * of its batches with a device, which it must undo before the mapping goes: see ibvcap_rx_on_unmap().
+ */
+struct ibvcap_rx_memory {
+	size_t size;
+	const void *address;
+	uint64_t bytes;
+	uint64_t generation; /* a number of this mapping alone: no other one of the handle ever has it */
+	uint64_t epoch;      /* of the ring */
+	uint32_t page_bytes; /* 4096, or the size of the hugepages */
+	uint32_t queue;      /* of the stream */
+	enum ibvcap_rx_memory_kind kind;
+	uint32_t reserved;
+};
+
+/**
+ * Describe the mapping of that index, from 0. Each queue that is attached now has three, one of each kind, in that
+ * order; a tap has them, too. Batches point into them. Never blocks. 1; 0: there is no such index; -EINVAL: the size is
+ * not set.
+ */
+int ibvcap_rx_memory(const struct ibvcap_rx *rx, uint32_t index, struct ibvcap_rx_memory *memory);
+
+/* For ibvcap_rx_on_unmap(). */
+typedef void (*ibvcap_rx_unmap_function)(void *context, const struct ibvcap_rx_memory *memory);
+
+/**
+ * Have function called before a mapping goes: when the handle leaves an epoch or gives a queue up, in
+ * ibvcap_rx_acquire(), ibvcap_rx_recv() and ibvcap_rx_release(), by the thread that called these; and in
+ * ibvcap_rx_close(). The caller then holds no batch that points into the mapping, but in ibvcap_rx_close() it may. The
+ * function must not call the handle. It may hear of a mapping that ibvcap_rx_memory() never described. It is not called
+ * in a child of fork(), whose copies of the mappings are no device's. NULL: no more. Never blocks. 0; -EBUSY: there is
+ * a function already; -ECHILD.
+ */
+int ibvcap_rx_on_unmap(struct ibvcap_rx *rx, ibvcap_rx_unmap_function function, void *context);
+
 /** First byte of row i's payload. In an ordinary row it is the row's first byte, in an irregular one a later one. */
 inline const uint8_t *ibvcap_rx_payload(const struct ibvcap_rx_batch *batch, uint32_t i)
 {
