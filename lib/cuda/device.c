@@ -39,7 +39,7 @@ static void describe_device(struct cuda_device *device, uint32_t number)
 		read_attribute(device, CUDA_DRIVER_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES);
 }
 
-static int find_device(struct cuda_device *device, uint32_t number)
+static int find_cuda_device(struct cuda_device *device, uint32_t number)
 {
 	const struct cuda_driver *driver = &device->driver;
 	int count, result = driver->init(0);
@@ -89,7 +89,7 @@ int cuda_device_open(struct cuda_device *device, uint32_t number)
 	*device = (struct cuda_device){0};
 	r = cuda_driver_load(&device->driver);
 	if (r == 0)
-		r = find_device(device, number);
+		r = find_cuda_device(device, number);
 	if (r == 0) {
 		describe_device(device, number);
 		result = device->driver.context_retain(&device->context, device->number);

@@ -67,7 +67,7 @@ static enum ibvcap_cuda_way probe_ways(const struct cuda_device *device, struct 
 	return IBVCAP_CUDA_STAGED;
 }
 
-static int probe_device(struct cuda_device *device, const struct shm *memory, struct ibvcap_cuda_info *info)
+static int probe_by_memory(struct cuda_device *device, const struct shm *memory, struct ibvcap_cuda_info *info)
 {
 	struct cuda_ring ring = {.way = IBVCAP_CUDA_AUTO};
 	struct cuda_why why = {""};
@@ -97,7 +97,7 @@ int ibvcap_cuda_probe(uint32_t device, uint32_t page_bytes, struct ibvcap_cuda_i
 		return r;
 	r = probe_memory_init(&memory, page_bytes);
 	if (r == 0) {
-		r = probe_device(&opened, &memory.reader, &found);
+		r = probe_by_memory(&opened, &memory.reader, &found);
 		probe_memory_deinit(&memory);
 	}
 	cuda_device_close(&opened);

@@ -44,7 +44,7 @@ void softcuda_misplace_from(uint64_t n);
 /** Copies on the device have a wrong byte. */
 void softcuda_set_corrupt(bool corrupt);
 
-/** The n-th call of the function from now on (0: the next; the name without _v2) fails with that result; n < 0: none. */
+/** The n-th call of the function from now on (0: the next; its name without _v2) has that result; n < 0: none. */
 void softcuda_fail(const char *function, int64_t n, int result);
 /** The n-th call of any function from now on fails; n < 0: none. */
 void softcuda_fail_any(int64_t n, int result);

@@ -68,8 +68,8 @@ static void check_limits(const struct doctor_facts *facts, struct findings *find
 
 /* In the order in which an administrator would repair things. */
 static void (*const checks[])(const struct doctor_facts *facts, struct findings *findings) = {
-	check_devices, check_config, check_process, check_limits, check_memory, check_hugepages,
-	check_holders, check_pci,    check_netdevs, check_cpus,   check_clocks,
+	check_devices, check_config, check_process, check_limits,  check_memory, check_hugepages,
+	check_holders, check_pci,    check_cuda,    check_netdevs, check_cpus,   check_clocks,
 };
 
 void doctor_check(const struct doctor_facts *facts, struct findings *findings)

@@ -18,6 +18,7 @@ void check_process(const struct doctor_facts *facts, struct findings *findings);
 void check_memory(const struct doctor_facts *facts, struct findings *findings);
 void check_hugepages(const struct doctor_facts *facts, struct findings *findings);
 void check_holders(const struct doctor_facts *facts, struct findings *findings);
+void check_cuda(const struct doctor_facts *facts, struct findings *findings);
 void check_pci(const struct doctor_facts *facts, struct findings *findings);
 void check_netdevs(const struct doctor_facts *facts, struct findings *findings);
 void check_cpus(const struct doctor_facts *facts, struct findings *findings);

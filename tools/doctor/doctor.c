@@ -46,6 +46,7 @@ int main(int argc, char **argv)
 	doctor_read("", &facts);
 	doctor_ask(&facts);
 	doctor_probe_queues(&facts);
+	doctor_probe_cuda(&facts);
 	doctor_check(&facts, &findings);
 	if (options.json)
 		doctor_print_json(&facts, &findings);

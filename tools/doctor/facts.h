@@ -11,6 +11,7 @@
 #include "daemon/config/config.h"
 #include "daemon/net/net.h"
 
+#include <ibvcap/cuda.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -26,6 +27,7 @@
 #define DOCTOR_INTERFACES_MAX 64
 #define DOCTOR_USERS_MAX      8
 #define DOCTOR_HOLDERS_MAX    64
+#define DOCTOR_CUDA_MAX       16
 
 struct doctor_pool {
 	unsigned int node;
@@ -167,6 +169,13 @@ struct doctor_trial {
 	char said[2 * DOCTOR_TEXT_BYTES]; /* its errors, or its warnings; "": there are none, or it was not tried */
 };
 
+/* How a CUDA device would read a ring. */
+struct doctor_cuda {
+	struct ibvcap_cuda_info info;
+	uint32_t page_bytes;           /* of the memory that was tried */
+	char error[DOCTOR_TEXT_BYTES]; /* "": it works */
+};
+
 struct doctor_facts {
 	struct doctor_trial trial;
 	struct doctor_taken taken[DOCTOR_INTERFACES_MAX];
@@ -176,6 +185,8 @@ struct doctor_facts {
 	uint64_t memory_kib; /* of the machine, MemTotal of /proc/meminfo */
 	struct doctor_device devices[DOCTOR_DEVICES_MAX];
 	unsigned int n_devices;
+	struct doctor_cuda cuda[DOCTOR_CUDA_MAX];
+	unsigned int n_cuda; /* 0 without a driver, too */
 	struct doctor_interface interfaces[DOCTOR_INTERFACES_MAX];
 	unsigned int n_interfaces;
 	struct doctor_socket control;

@@ -2,7 +2,7 @@
 /*
  * How the facts are collected: from the configuration, from sysfs and /proc, and from the kernel, drivers and service
  * manager. Files are opened with ordinary calls, so softhca's emulated device looks like a real one. Declares
- * probe_queue.c, read_*.c.
+ * probe_*.c, read_*.c.
  */
 #ifndef TOOLS_DOCTOR_READ_H
 #define TOOLS_DOCTOR_READ_H
@@ -54,5 +54,8 @@ void parse_service(const char *properties, struct doctor_process *process);
  * another process has open is left alone: a second context can switch on the port's loopback of multicast.
  */
 void doctor_probe_queues(struct doctor_facts *facts);
+
+/** Ask each CUDA device how it would read a ring, which takes a context of each for some tenths of a second. */
+void doctor_probe_cuda(struct doctor_facts *facts);
 
 #endif

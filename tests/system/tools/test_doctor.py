@@ -2,6 +2,8 @@
 """ibvcap doctor on machines that lack something: an emulated device, no device, no powers, a bad configuration. Each
 verdict has its test in tests/unit/tools: here is what is asked of a kernel, a device and a daemon that are really
 there."""
+import contextlib
+import ctypes
 import json
 import os
 import re
@@ -286,6 +288,25 @@ def test_a_process_that_only_has_descriptors_is_named(net, wire, daemon, hugepag
         keeper.kill()
         keeper.wait()
         wait_until(lambda: not one.status()["senders"], 20, "the sender's end")
+
+
+def has_cuda_driver():
+    with contextlib.suppress(OSError):
+        return bool(ctypes.CDLL("libcuda.so.1"))
+    return False
+
+
+def test_a_cuda_device_is_told_with_the_way_in_which_it_would_read_a_ring(net):
+    """By softcuda. Without a driver's library there is no such check."""
+    environment = {"LD_LIBRARY_PATH": str(BUILD / "tests/softcuda"), "SOFTCUDA_DEVICES": "2"}
+    entries = of(diagnosis(net, environment=environment), "cuda")
+    assert [entry["subject"] for entry in entries] == [f"CUDA device {i}, softcuda, PCI 0000:0{i}:00.0" for i in (0, 1)]
+    assert all(entry["level"] == "ok" and entry["found"].startswith("reads a ring in place, ") for entry in entries)
+    entries = of(diagnosis(net, environment={**environment, "SOFTCUDA_READ_ONLY": "0"}), "cuda")
+    assert entries[1]["found"].startswith("reads a ring staged, ")
+    assert "READ_ONLY_HOST_REGISTER_SUPPORTED is 0" in entries[1]["found"]
+    if not has_cuda_driver():
+        assert of(diagnosis(net), "cuda") == []
 
 
 def test_the_manual_page_has_every_check():

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define HISTORIES 60
+#define HISTORIES 30
 #define STEPS     120
 #define OUT_MAX   400
 
@@ -266,8 +266,6 @@ static void live_history(unsigned number)
 		take_step();
 	end_history(number % 5 == 0);
 	bed_deinit(&bed);
-	cuCtxSetCurrent(NULL);
-	cr_assert_eq(cuDevicePrimaryCtxRelease_v2(0), 0);
 }
 
 Test(cuda_histories, leases_and_pending_work_are_as_a_model_has_them, .timeout = 110)

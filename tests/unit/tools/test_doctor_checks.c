@@ -708,6 +708,17 @@ FAULT(too_few_big_pages_for_a_container_is_an_error, ERROR, "cgroup", "0, at", "
 TOLD(limits_with_room_are_told, "cgroup", "1000000, at", facts.limits.at[DOCTOR_PROCESSES] = 1000000)
 TOLD(a_container_is_told, "container", "docker", strcpy(facts.limits.container, "docker"))
 
+#define CUDA(...)                                                                                           \
+	facts.cuda[0] = (struct doctor_cuda){.page_bytes = 2 << 20,                                         \
+	                                     .info = {.name = "H200", .bus = "0000:19:00.0", __VA_ARGS__}}; \
+	facts.n_cuda = 1
+TOLD(a_cuda_device_is_told_with_its_way_and_the_reason, "cuda",
+     "reads a ring staged, tried with a page of 2048 KiB: in place: no",
+     CUDA(.way = IBVCAP_CUDA_STAGED, .why = "in place: no"))
+FAULT(a_cuda_driver_that_does_not_work_is_a_warning, WARNING, "cuda", "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+      "nvidia-smi", false, CUDA(.way = IBVCAP_CUDA_AUTO);
+      strcpy(facts.cuda[0].error, "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"))
+
 /* ---- all checks together --------------------------------------------------------------------------- */
 
 #define HOLDER(...)                                                                                                \
