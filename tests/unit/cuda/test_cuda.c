@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The ways in which a device reads a ring, and the leases of the batches that it reads. */
+#include "lib/cuda/ring.h"
 #include "tests/unit/cuda/cuda_bed.h"
 
 #include <criterion/criterion.h>
@@ -201,6 +202,70 @@ Test(cuda, a_device_pointer_that_reads_behind_the_registration_is_not_used)
 	cr_expect(eq(u64, batch.payload, (uintptr_t)batch.rows.payload + 4096));
 	expect_read(0, 0);
 	cr_expect(zero(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0])));
+}
+
+/* ---- pieces of a registration ----------------------------------------------------------------------- */
+
+static struct cuda_device device;
+static struct cuda_ring ring;
+static struct cuda_why why;
+
+/* The ring of the handle, by registrations of so many bytes at most. */
+static int attach_in_pieces(uint64_t piece_bytes)
+{
+	int r;
+
+	cr_assert(zero(int, cuda_device_open(&device, 0)));
+	ring = (struct cuda_ring){.way = IBVCAP_CUDA_AUTO};
+	why.text[0] = '\0';
+	for (unsigned i = 0; i < CUDA_RING_MAPPINGS; i++) {
+		ring.mappings[i].memory.size = sizeof(ring.mappings[i].memory);
+		cr_assert(eq(int, ibvcap_rx_memory(bed.rx, i, &ring.mappings[i].memory), 1));
+	}
+	cr_assert(zero(int, cuda_device_enter(&device)));
+	r = cuda_ring_attach(&ring, &device, IBVCAP_CUDA_IN_PLACE, piece_bytes, &why);
+	cuda_device_leave(&device);
+	return r;
+}
+
+static void detach_pieces(void)
+{
+	cr_assert(zero(int, cuda_device_enter(&device)));
+	cuda_ring_detach(&ring, &device);
+	cuda_device_leave(&device);
+	cuda_device_close(&device);
+	cr_expect(zero(u64, softcuda_count().registrations));
+}
+
+Test(cuda, a_large_mapping_is_registered_in_pieces_and_unregistered_in_the_same)
+{
+	uint64_t pieces = 0;
+
+	cr_assert(zero(int, attach_in_pieces(8192)), "%s", why.text);
+	for (unsigned i = 0; i < CUDA_RING_MAPPINGS; i++)
+		pieces += (ring.mappings[i].memory.bytes + 8191) / 8192;
+	cr_expect(gt(u64, pieces, 6));
+	cr_expect(eq(u64, softcuda_count().registrations, pieces));
+	cr_expect(eq(u64, softcuda_count().registered_bytes, cuda_ring_registered_bytes(&ring)));
+	detach_pieces();
+}
+
+Test(cuda, pieces_that_are_not_behind_each_other_on_the_device_are_refused)
+{
+	softcuda_misplace_from(1);
+	cr_expect(eq(int, attach_in_pieces(8192), -EOPNOTSUPP));
+	cr_expect(ne(ptr, strstr(why.text, "a second piece of the ring is not behind the first"), NULL), "%s",
+	          why.text);
+	detach_pieces();
+}
+
+Test(cuda, a_piece_that_is_refused_undoes_those_before_it)
+{
+	softcuda_fail("cuMemHostRegister", 3, 2);
+	cr_expect(eq(int, attach_in_pieces(8192), -EOPNOTSUPP));
+	cr_expect(zero(u64, softcuda_count().registrations));
+	cr_expect(eq(u64, softcuda_calls("cuMemHostUnregister"), 3));
+	detach_pieces();
 }
 
 Test(cuda, the_current_context_of_the_caller_stays)
