@@ -270,7 +270,7 @@ int ibvcap_cuda_acquire(struct ibvcap_cuda *cuda, struct ibvcap_cuda_batch *batc
 
 /* ---- releasing -------------------------------------------------------------------------------------- */
 
-static int refuse_stream(const struct ibvcap_cuda *cuda, const char *why)
+static int refuse_cuda_stream(const struct ibvcap_cuda *cuda, const char *why)
 {
 	return error_set(-EINVAL,
 	                 "stream '%s': the batch stays with the caller: %s; the CUDA stream has to be of the primary "
@@ -288,7 +288,7 @@ static int record_event(struct ibvcap_cuda *cuda, const struct cuda_lease *lease
 	char text[256];
 
 	if (result == CUDA_DRIVER_SUCCESS && is_capturing)
-		return refuse_stream(cuda, "the CUDA stream is being captured into a graph, and does nothing now");
+		return refuse_cuda_stream(cuda, "the CUDA stream is being captured into a graph, and does nothing now");
 	if (result == CUDA_DRIVER_SUCCESS) {
 		function = "cuEventRecord";
 		result = driver->event_record(lease->event, stream);
@@ -301,7 +301,7 @@ static int record_event(struct ibvcap_cuda *cuda, const struct cuda_lease *lease
 	case CUDA_DRIVER_INVALID_HANDLE:
 	case CUDA_DRIVER_STREAM_CAPTURE_IMPLICIT:
 		cuda_driver_describe(driver, function, result, text, sizeof(text));
-		return refuse_stream(cuda, text);
+		return refuse_cuda_stream(cuda, text);
 	case CUDA_DRIVER_OUT_OF_MEMORY:
 		return cuda_driver_explain(driver, function, result);
 	}
