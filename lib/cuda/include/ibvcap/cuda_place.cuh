@@ -3,8 +3,9 @@
  * Placement on the device: kernels that copy the rows of a batch into a dense array by the packets' own numbers, and
  * swap and widen the samples while they copy. libibvcap_cuda(3) has an example.
  *
- * This one file is for nvcc, and for NVRTC (RawModule of CuPy): it includes nothing. A C or C++ compiler takes it, too:
- * there a kernel is a function that does the work of one thread, see struct ibvcap_device_grid.
+ * This one file is for nvcc, and for NVRTC (RawModule of CuPy): it includes nothing. The functions work on the host,
+ * too. A C or C++ compiler takes the file as well: there a kernel is a function that does the work of one thread, see
+ * struct ibvcap_device_grid.
  *
  * Two steps, each a kernel. The first says where each row belongs, as records of struct ibvcap_device_placed. They come
  *
@@ -34,17 +35,18 @@ typedef unsigned long long ibvcap_u64;
 
 /* ---- device, or host ------------------------------------------------------------------------------ */
 
-#ifdef __CUDACC__
-#define IBVCAP_DEVICE static __device__ inline
 #ifdef __CUDACC_RTC__
+#define IBVCAP_DEVICE static __device__ inline
 #define IBVCAP_KERNEL extern "C" __global__
-#else
+#elif defined(__CUDACC__)
+#define IBVCAP_DEVICE static __host__ __device__ inline
 #define IBVCAP_KERNEL static __global__ __attribute__((unused))
-#endif
 #else
 #define IBVCAP_DEVICE static inline
 #define IBVCAP_KERNEL static inline
+#endif
 
+#ifndef __CUDACC_RTC__
 /*
  * On the host: which thread of how many a call of a kernel is. A call without more is a grid of one thread, and does
  * all of the work.
@@ -58,7 +60,7 @@ static __attribute__((unused)) struct ibvcap_device_grid ibvcap_device_host = {0
 
 IBVCAP_DEVICE ibvcap_u64 ibvcap_device_thread(void)
 {
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 	return (ibvcap_u64)blockIdx.x * blockDim.x + threadIdx.x;
 #else
 	return ibvcap_device_host.thread;
@@ -67,7 +69,7 @@ IBVCAP_DEVICE ibvcap_u64 ibvcap_device_thread(void)
 
 IBVCAP_DEVICE ibvcap_u64 ibvcap_device_threads(void)
 {
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 	return (ibvcap_u64)gridDim.x * blockDim.x;
 #else
 	return ibvcap_device_host.threads;
@@ -76,7 +78,7 @@ IBVCAP_DEVICE ibvcap_u64 ibvcap_device_threads(void)
 
 IBVCAP_DEVICE void ibvcap_device_add(ibvcap_u64 *to, ibvcap_u64 n)
 {
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 	atomicAdd(to, n);
 #else
 	*to += n;
@@ -85,7 +87,7 @@ IBVCAP_DEVICE void ibvcap_device_add(ibvcap_u64 *to, ibvcap_u64 n)
 
 IBVCAP_DEVICE void ibvcap_device_raise(ibvcap_u64 *to, ibvcap_u64 value)
 {
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 	atomicMax(to, value);
 #else
 	*to = *to > value ? *to : value;
@@ -95,7 +97,7 @@ IBVCAP_DEVICE void ibvcap_device_raise(ibvcap_u64 *to, ibvcap_u64 value)
 /* Set the bits of a byte; returns what it was. Atomic by its aligned word of 4 bytes, whose other bytes stay. */
 IBVCAP_DEVICE ibvcap_u8 ibvcap_device_mark(ibvcap_u8 *at, ibvcap_u8 bits)
 {
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 	const ibvcap_u32 shift = (ibvcap_u32)((ibvcap_u64)at & 3) * 8;
 	ibvcap_u32 *word = (ibvcap_u32 *)((ibvcap_u64)at & ~3ull);
 
@@ -797,7 +799,7 @@ union ibvcap_device_chunk {
 /* From an address that is a multiple of 16. */
 IBVCAP_DEVICE void ibvcap_device_load(union ibvcap_device_chunk *chunk, const ibvcap_u8 *from)
 {
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 	chunk->word = *(const uint4 *)from;
 #else
 	ibvcap_u32 i;
@@ -812,7 +814,7 @@ IBVCAP_DEVICE void ibvcap_device_store_bytes(ibvcap_u8 *to, const union ibvcap_d
 {
 	ibvcap_u32 i;
 
-#ifdef __CUDACC__
+#ifdef __CUDA_ARCH__
 	if (((ibvcap_u64)to & 15) == 0) {
 		*(uint4 *)to = chunk->word;
 		return;
