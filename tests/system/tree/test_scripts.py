@@ -107,6 +107,21 @@ def test_setup_as_a_user_says_what_to_run(tmp_path):
     assert result.stderr.count("\n") == 1 and "run sudo scripts/setup" in result.stderr
 
 
+# ---- gpu-test ------------------------------------------------------------------------------------------------------
+
+
+def test_gpu_test_without_a_gpu_says_why_and_measures_nothing(tmp_path):
+    environment = fake_commands(tmp_path, python3="echo the driver finds no GPU: error 100")
+    result = run(ROOT / "scripts/gpu-test", tmp_path / "report.txt", env=environment)
+    assert (result.returncode, result.stderr) == (77, "gpu-test: the driver finds no GPU: error 100\n")
+    assert not (tmp_path / "report.txt").exists()
+
+
+def test_gpu_test_says_how_it_is_used():
+    result = run(ROOT / "scripts/gpu-test", "--help")
+    assert result.returncode == 64 and "scripts/gpu-test [REPORT]" in result.stderr and "--bundle" in result.stderr
+
+
 # ---- scripts/test --------------------------------------------------------------------------------------------------
 
 
