@@ -8,14 +8,26 @@
 #include <stdio.h>
 #include <string.h>
 
+/* "820 ns", "120 us": in the largest unit that leaves two digits, rounded up, since it is a bound. */
+static void clock_append_time(char text[STATUS_CLOCK_BYTES], const char *before, uint64_t ns)
+{
+	static const char *const units[] = {"ns", "us", "ms", "s"};
+	const size_t used = strlen(text);
+	size_t unit = 0;
+
+	for (; ns >= 10000 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+		ns = ns / 1000 + (ns % 1000 != 0);
+	snprintf(text + used, STATUS_CLOCK_BYTES - used, "%s%" PRIu64 " %s", before, ns, units[unit]);
+}
+
 static void clock_append_error(char text[STATUS_CLOCK_BYTES], const char *before, uint64_t error_ns)
 {
 	size_t used = strlen(text);
 
-	if (error_ns == IBVCAP_NOT_KNOWN)
-		snprintf(text + used, STATUS_CLOCK_BYTES - used, "%serror not known", before);
-	else
-		snprintf(text + used, STATUS_CLOCK_BYTES - used, "%serror at most %" PRIu64 " ns", before, error_ns);
+	snprintf(text + used, STATUS_CLOCK_BYTES - used, "%serror %s", before,
+	         error_ns == IBVCAP_NOT_KNOWN ? "not known" : "at most ");
+	if (error_ns != IBVCAP_NOT_KNOWN)
+		clock_append_time(text, "", error_ns);
 }
 
 const char *status_clock_text(const struct status_clock *clock, char text[STATUS_CLOCK_BYTES])
@@ -25,18 +37,17 @@ const char *status_clock_text(const struct status_clock *clock, char text[STATUS
 		[IBVCAP_CLOCK_SOURCE_DEVICE] = ", when the card received the packet: ",
 		[IBVCAP_CLOCK_SOURCE_KERNEL] = ", when the kernel took the packet: ",
 	};
-	size_t used = (size_t)snprintf(text, STATUS_CLOCK_BYTES, "clock %s",
-	                               status_word(status_clock_words, clock->clock_source));
+	size_t used;
 
+	snprintf(text, STATUS_CLOCK_BYTES, "clock %s", status_word(status_clock_words, clock->clock_source));
 	if (clock->clock_source == IBVCAP_CLOCK_SOURCE_NONE || clock->clock_source >= sizeof(when) / sizeof(when[0]))
 		return text;
 	clock_append_error(text, when[clock->clock_source], clock->clock_error_ns);
-	used = strlen(text);
 	if (clock->clock_delay_ns != IBVCAP_NOT_KNOWN)
-		used += (size_t)snprintf(text + used, STATUS_CLOCK_BYTES - used,
-		                         ", the interface's settings allow %" PRIu64 " ns", clock->clock_delay_ns);
-	used += (size_t)snprintf(text + used, STATUS_CLOCK_BYTES - used, "; system clock %s",
-	                         status_word(status_system_clock_words, clock->system_clock));
+		clock_append_time(text, ", the interface's settings allow ", clock->clock_delay_ns);
+	used = strlen(text);
+	snprintf(text + used, STATUS_CLOCK_BYTES - used, "; system clock %s",
+	         status_word(status_system_clock_words, clock->system_clock));
 	clock_append_error(text, ", ", clock->system_clock_error_ns);
 	used = strlen(text);
 	if (clock->tai_offset_s >= 0)

@@ -190,7 +190,8 @@ NO_PANEL = {
         "ibvcap_stream_n_queues", "ibvcap_stream_slot_bytes", "ibvcap_stream_n_blocks",
         "ibvcap_stream_receive_queue_slots", "ibvcap_stream_page_bytes", "ibvcap_channel_slot_bytes",
         "ibvcap_channel_burst_bytes", "ibvcap_channel_arena_slots", "ibvcap_channel_page_bytes",
-        "ibvcap_channel_send_queue_slots", "ibvcap_channel_n_destinations", "ibvcap_channel_max_senders"},
+        "ibvcap_channel_send_queue_slots", "ibvcap_channel_n_destinations", "ibvcap_channel_max_senders",
+        "ibvcap_consumer_lease_blocks"},
     "of the last loss, which the counters' panels show, and 'ibvcap why' explains": {
         "ibvcap_interface_loss_packets", "ibvcap_interface_loss_from_timestamp_seconds",
         "ibvcap_interface_loss_to_timestamp_seconds"},

@@ -20,7 +20,7 @@ Test(clock_text, the_stamps_of_a_card_have_a_bound)
 
 	cr_expect_str_eq(status_clock_text(&clock, text),
 	                 "clock device, when the card received the packet: error at most 820 ns; system clock "
-	                 "synchronised, error at most 120000 ns; TAI is UTC + 37 s");
+	                 "synchronised, error at most 120 us; TAI is UTC + 37 s");
 }
 
 Test(clock_text, those_of_the_kernel_and_of_the_worker_have_none)
@@ -39,7 +39,21 @@ Test(clock_text, those_of_the_kernel_and_of_the_worker_have_none)
 	cr_expect_str_eq(
 		status_clock_text(&clock, text),
 		"clock kernel, when the kernel took the packet: error not known, the interface's settings allow "
-		"50000 ns; system clock unknown, error not known; TAI offset not known");
+		"50 us; system clock unknown, error not known; TAI offset not known");
+}
+
+Test(clock_text, a_bound_is_rounded_up)
+{
+	struct status_clock clock = STATUS_CLOCK_NONE;
+
+	clock.clock_source = IBVCAP_CLOCK_SOURCE_DEVICE;
+	clock.clock_error_ns = 10001;
+	clock.clock_delay_ns = 9999999001;
+	clock.system_clock_error_ns = 9999;
+
+	cr_expect_str_eq(status_clock_text(&clock, text),
+	                 "clock device, when the card received the packet: error at most 11 us, the interface's "
+	                 "settings allow 10 s; system clock unknown, error at most 9999 ns; TAI offset not known");
 }
 
 Test(clock_text, a_reader_without_a_ring_has_no_clock)
