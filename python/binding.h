@@ -293,7 +293,9 @@ PyObject *placed_array_new(struct placer *placer, const struct ibvcap_place_arra
 /* ---- functions of the module ---------------------------------------------------------------------- */
 
 PyObject *status_to_text(PyObject *module, PyObject *arguments);
-/** The description of the stream's numbers, struct ibvcap_sequence; all 0: there is none. */
+/** The description of the numbers of a Receiver's or a Recording's packets, struct ibvcap_sequence; all 0: none. */
 PyObject *sequence_to_bytes(PyObject *module, PyObject *of);
+/** The same of an object of type Recording, which reads up to its first packet. NULL: an exception is set. */
+PyObject *recording_sequence_to_bytes(PyObject *object);
 
 #endif

@@ -357,8 +357,10 @@ PyObject *sequence_to_bytes(PyObject *module, PyObject *of)
 	struct receiver *receiver;
 	int r;
 
+	if (PyObject_TypeCheck(of, recording_type))
+		return recording_sequence_to_bytes(of);
 	if (!PyObject_TypeCheck(of, receiver_type)) {
-		PyErr_SetString(PyExc_TypeError, "not a Receiver");
+		PyErr_SetString(PyExc_TypeError, "neither a Receiver nor a Recording");
 		return NULL;
 	}
 	receiver = receiver_of(of);

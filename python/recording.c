@@ -309,6 +309,39 @@ static PyObject *recording_close_now(PyObject *object, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+PyObject *recording_sequence_to_bytes(PyObject *object)
+{
+	static const struct ibvcap_sequence none;
+	struct py_recording *recording = recording_of(object);
+
+	if (!recording_begin(recording))
+		return NULL;
+	if (recording->is_open) {
+		recording->is_busy = true;
+		Py_BEGIN_ALLOW_THREADS
+		read_pending(recording);
+		Py_END_ALLOW_THREADS
+		recording->is_busy = false;
+	}
+	switch (recording->capture.numbers) {
+	case CAPTURE_NUMBERS_DIFFER:
+		return raise_error_text(-ENODATA,
+		                        "%s: its streams have their numbers at different places: give a dict "
+		                        "with the keys of 'sequence' in ibvcapd.conf(5), and the port",
+		                        PyBytes_AsString(recording->path));
+	case CAPTURE_NUMBERS_IN_FRAMES:
+		return raise_error_text(-ENODATA,
+		                        "%s: it says where whole frames have their number, not payloads: "
+		                        "give a dict with the keys of 'sequence' in ibvcapd.conf(5)",
+		                        PyBytes_AsString(recording->path));
+	default:
+		return PyBytes_FromStringAndSize((const char *)(recording->capture.numbers == CAPTURE_NUMBERS_KNOWN
+		                                                        ? &recording->capture.sequence
+		                                                        : &none),
+		                                 sizeof(none));
+	}
+}
+
 static PyMethodDef recording_methods[] = {
 	{"_take", recording_take, METH_O, NULL},
 	{"close", recording_close_now, METH_NOARGS, "close($self)\n--\n\nClose the file. Batches stay valid."},

@@ -19,7 +19,7 @@ static struct tracker *tracker_of(PyObject *object)
 
 static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"sequence", "max_sources", "own", NULL};
+	static char *names[] = {"sequence", "max_sources", "own", "max_missing", NULL};
 	struct ibvcap_tracker_options options = IBVCAP_INIT(struct ibvcap_tracker_options);
 	struct ibvcap_sequence sequence;
 	Py_ssize_t description_bytes;
@@ -27,8 +27,9 @@ static PyObject *tracker_new(PyTypeObject *type, PyObject *arguments, PyObject *
 	const char *description;
 	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y#O&O&:Tracker", names, &description, &description_bytes,
-	                                 u32_of, &options.max_sources, u32_of, &options.own))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "y#O&O&O&:Tracker", names, &description,
+	                                 &description_bytes, u32_of, &options.max_sources, u32_of, &options.own, u32_of,
+	                                 &options.max_missing))
 		return NULL;
 	if (description_bytes != sizeof(sequence)) {
 		PyErr_SetString(PyExc_ValueError, "not a struct ibvcap_sequence");
@@ -85,6 +86,7 @@ static int track_recorded(struct tracker *tracker, const struct batch *batch, st
 			.row_bytes = rows->meta[i].length,
 			.payload_at = rows->header_bytes,
 			.has_headers = rows->header_bytes != 0,
+			.timestamp_ns = rows->meta[i].timestamp_ns,
 		};
 		int r = ibvcap_tracker_add(tracker->counts, &packet, &tracked[i]);
 
@@ -161,6 +163,21 @@ static PyObject *tracker_sources(PyObject *object, PyObject *unused)
 	return list;
 }
 
+#define MISSING_FORMAT "T{<Q:first:<Q:n:<Q:before_ns:<Q:after_ns:<I:source:<I:run:}"
+
+static PyObject *tracker_missing(PyObject *object, void *closure)
+{
+	const struct ibvcap_tracker *tracker = tracker_of(object)->counts;
+	const uint32_t n = ibvcap_tracker_missing(tracker, 0, NULL, 0);
+	PyObject *view;
+	void *ranges;
+
+	view = view_new_of_memory(&ranges, n, MISSING_FORMAT, sizeof(struct ibvcap_missing));
+	if (view)
+		ibvcap_tracker_missing(tracker, 0, ranges, n);
+	return view;
+}
+
 static PyMethodDef tracker_methods[] = {
 	{"track", tracker_track, METH_O,
          "track($self, batch, /)\n--\n\n"
@@ -174,6 +191,11 @@ static PyMethodDef tracker_methods[] = {
 };
 
 static PyGetSetDef tracker_getters[] = {
+	{"missing", tracker_missing, NULL,
+         "Ranges of numbers that are missing so far, as records of shape (n,), MISSING: first number, n, timestamps of "
+         "the\n"
+         "packets around them (before_ns, after_ns), source (index of sources), run. numpy.frombuffer() shows it.",
+         NULL},
 	{"counts", tracker_counts, NULL,
          "Numbers of all sources together, as a dict: sent = once + lost, arrived = once + repeated. libibvcap(3) has "
          "each.",

@@ -53,11 +53,15 @@ def points(measurements, ranges, elevation):
 
 
 name, picture, most = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 64
-with ibvcap.open_recording(name) if os.path.exists(name) else ibvcap.open(name, start=ibvcap.OLDEST) as source:
-    rows, meta = source.read(4 * most, **({} if os.path.exists(name) else {"timeout": 30}))
+with ibvcap.open_source(name, start=ibvcap.OLDEST) as source:
+    rows, meta = source.read(4 * most, timeout=30)
+is_file = isinstance(source, ibvcap.Recording)
 if not len(rows):
-    sys.exit(f"no packet of {name} came within 30 s")
+    sys.exit(f"{name} has no UDP packet" if is_file else f"no packet of {name} came within 30 s")
 is_lidar = np.isin(meta["length"], list(PROFILES))  # the rest is of the inertial sensor
+if not is_lidar.any():
+    sys.exit(f"none of the first {len(rows)} packets of {name} is of a lidar: these have {sorted(PROFILES)} bytes, and "
+             f"these packets {sorted(set(meta['length'].tolist()))[:8]}")
 rows, size = rows[is_lidar][:most], int(meta["length"][is_lidar][0])
 columns = columns_of(rows, size)
 profile = profile_of(size, columns)

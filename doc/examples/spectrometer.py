@@ -38,23 +38,36 @@ def spectra(rows, length):
     return power.mean(axis=1)[:, 1:], frames
 
 
+def frames_of(batch):
+    """The packets that are VDIF frames: their third word says how long they are."""
+    rows, lengths = np.asarray(batch), np.frombuffer(batch.meta, ibvcap.META)["length"]
+    is_frame = (rows[:, 8:12].copy().view("<u4")[:, 0] & 0xffffff) * 8 == lengths
+    return rows[is_frame], lengths[is_frame]
+
+
 def receive(source, most):
     """Spectra of so many frames; NaN where frames are missing."""
-    found, last = [], None
+    found, last, n_packets = [], None, 0
     for batch in source:
-        rows, meta = np.asarray(batch), np.frombuffer(batch.meta, ibvcap.META)
-        lines, frames = spectra(rows, int(meta["length"][0]))
+        rows, lengths = frames_of(batch)
+        n_packets += len(batch)
+        if not len(rows):
+            continue
+        lines, frames = spectra(rows, int(lengths[0]))
         for line, number in zip(lines, frames):
             absent = int(number - last - 1) if last is not None and number > last else 0
             found += [np.full(LINES, np.nan)] * min(absent, most) + [line]
             last = number
         if len(found) >= most:
             break
+    if not found:
+        sys.exit(f"{sys.argv[1]} has no VDIF frame: none of its {n_packets} UDP packets has its length in the third "
+                 "word")
     return np.array(found[:most])
 
 
 name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1000
-with ibvcap.open_recording(name) if os.path.exists(name) else ibvcap.open(name, start=ibvcap.OLDEST) as opened:
+with ibvcap.open_source(name, start=ibvcap.OLDEST) as opened:
     levels = 10 * np.log10(receive(opened, n) + 1e-9)
 figure, (above, below) = plt.subplots(2, figsize=(9, 7), layout="tight", height_ratios=[1, 2])
 above.plot(np.nanmean(levels, axis=0), lw=0.8)

@@ -5,7 +5,6 @@
 SOURCE is a recording or a stream of RFC 4175 (SMPTE ST 2110-20), YCbCr 4:2:2 of 8 bits. A placer puts packets into an
 array for each timestamp, by their numbers. Missing packets stay grey.
 """
-import os
 import struct
 import sys
 
@@ -25,6 +24,8 @@ def pieces(packet):
         headers.append((line & 0x7fff, first & 0x7fff, length))
         at, more = at + 6, first & 0x8000
     for line, first, length in headers:
+        if at + length > len(packet):
+            raise ValueError("a piece of a line is longer than its packet")
         yield line, first, packet[at:at + length]
         at += length
 
@@ -56,9 +57,15 @@ def frames(source):
 
 
 name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 2  # the first may be a part
-with ibvcap.open_recording(name) if os.path.exists(name) else ibvcap.open(name) as opened:
+number = 0
+with ibvcap.open_source(name) as opened:
     for number, frame in enumerate(frames(opened), 1):
         print(f"frame {frame.frame}: {frame.n_present} packets, {frame.n_missing} missing")
         if number == n:
-            matplotlib.image.imsave(picture, image_of(frame))
+            try:
+                matplotlib.image.imsave(picture, image_of(frame))
+            except (struct.error, ValueError) as error:
+                sys.exit(f"{name}: frame {frame.frame} is no video of RFC 4175: {error}")
             break
+if number < n:
+    sys.exit(f"{name} has {number} frames of RTP, and no frame {n}")

@@ -119,4 +119,7 @@ json_t *sequence_to_json(const struct ibvcap_sequence *sequence, bool has_frames
  */
 bool sequence_from_json(const json_t *json, struct ibvcap_sequence *sequence, bool *has_frames);
 
+/** The same of the comment of an interface, which has no closing NUL. False: it has no description. */
+bool sequence_from_comment(const char *comment, size_t bytes, struct ibvcap_sequence *sequence, bool *has_frames);
+
 #endif

@@ -6,6 +6,7 @@
 #include "lib/recording/capture.h"
 
 #include "lib/base/time.h"
+#include "lib/recording/account_json.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -52,6 +53,27 @@ static void set_time(struct capture *capture, struct capture_packet *packet, boo
 		packet->time_ns = capture->last_ns;
 	}
 	capture->last_ns = packet->time_ns;
+}
+
+/* The queues of a stream have the same description; that of an interface without one is not known. */
+static void take_sequence(struct capture *capture, const struct ibvcap_sequence *sequence, bool has_frames)
+{
+	if (capture->numbers == CAPTURE_NUMBERS_UNKNOWN) {
+		capture->numbers = has_frames ? CAPTURE_NUMBERS_IN_FRAMES : CAPTURE_NUMBERS_KNOWN;
+		capture->sequence = *sequence;
+	} else if (memcmp(&capture->sequence, sequence, sizeof(*sequence)) ||
+	           has_frames != (capture->numbers == CAPTURE_NUMBERS_IN_FRAMES)) {
+		capture->numbers = CAPTURE_NUMBERS_DIFFER;
+	}
+}
+
+static void find_sequence(struct capture *capture, const struct pcapng_text *comment)
+{
+	struct ibvcap_sequence sequence;
+	bool has_frames;
+
+	if (sequence_from_comment(comment->at, comment->bytes, &sequence, &has_frames))
+		take_sequence(capture, &sequence, has_frames);
 }
 
 static int add_interface_of(struct capture *capture, uint16_t link_type)
@@ -112,6 +134,7 @@ static int next_of_recording(struct capture *capture, struct capture_packet *pac
 			capture->n_interfaces = 0;
 			break;
 		case PCAPNG_BLOCK_INTERFACE:
+			find_sequence(capture, &block.interface.comment);
 			r = add_interface_of(capture, block.interface.link_type);
 			if (r < 0)
 				return r;
@@ -193,10 +216,14 @@ static bool is_pipe(int fd)
 static int open_raw(struct capture *capture)
 {
 	int r = raw_recording_open(&capture->raw, capture->path, capture->error, sizeof(capture->error));
+	struct ibvcap_sequence sequence;
+	bool has_frames;
 
 	if (r < 0)
 		return r == -EBADMSG ? EX_DATAERR : EX_NOINPUT;
 	capture->n_dropped = raw_recording_dropped(capture->raw);
+	if (sequence_from_json(raw_recording_sequence(capture->raw), &sequence, &has_frames))
+		take_sequence(capture, &sequence, has_frames);
 	return 0;
 }
 

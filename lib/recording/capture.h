@@ -11,6 +11,7 @@
 #include "lib/recording/raw_recording.h"
 #include "lib/recording/recording.h"
 
+#include <ibvcap/layout.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,20 +19,30 @@
 
 struct capture_interface;
 
+/* Where the packets have their number, as the file says. */
+enum capture_numbers {
+	CAPTURE_NUMBERS_UNKNOWN, /* it does not say */
+	CAPTURE_NUMBERS_KNOWN,
+	CAPTURE_NUMBERS_DIFFER,    /* its streams have different descriptions */
+	CAPTURE_NUMBERS_IN_FRAMES, /* in frames that may be other than UDP: offsets count from the frame */
+};
+
 struct capture {
 	const char *path;
 	struct recording recording; /* a pcapng or pcap file, compressed or not */
 	struct raw_recording *raw;  /* of `record --raw`; NULL: another file */
 	struct joiner joiner;       /* of the fragments of datagrams */
 	struct capture_interface *interfaces;
-	uint32_t n_interfaces; /* in the section */
-	bool is_pipe;          /* its data comes at any time, and can be read only once */
-	uint64_t n_packets;    /* read so far */
-	uint64_t n_untimed;    /* of these: without a time; they get that of the packet before */
-	uint64_t n_gaps;       /* packets before which the file names losses */
-	uint64_t n_lost;       /* packets lost there */
-	uint64_t n_dropped;    /* packets lost in all, by the statistics of its interfaces */
-	uint64_t last_ns;      /* the time of the last packet */
+	uint32_t n_interfaces;        /* in the section */
+	bool is_pipe;                 /* its data comes at any time, and can be read only once */
+	uint64_t n_packets;           /* read so far */
+	uint64_t n_untimed;           /* of these: without a time; they get that of the packet before */
+	uint64_t n_gaps;              /* packets before which the file names losses */
+	uint64_t n_lost;              /* packets lost there */
+	uint64_t n_dropped;           /* packets lost in all, by the statistics of its interfaces */
+	uint64_t last_ns;             /* the time of the last packet */
+	enum capture_numbers numbers; /* of the interfaces so far, which are ahead of the packets */
+	struct ibvcap_sequence sequence;
 	uint32_t unknown_link; /* the link type of the first packet whose link is not known */
 	char error[CAPTURE_TEXT_BYTES];
 };

@@ -172,6 +172,11 @@ int raw_recording_open(struct raw_recording **opened, const char *path, char *er
 	return 0;
 }
 
+const json_t *raw_recording_sequence(const struct raw_recording *recording)
+{
+	return json_object_get(recording->said, "sequence");
+}
+
 void raw_recording_close(struct raw_recording *recording)
 {
 	if (!recording)

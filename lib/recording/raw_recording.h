@@ -40,6 +40,9 @@ int raw_recording_next(struct raw_recording *recording, struct raw_packet *packe
 /** Packets that are missing in all, by the sum at the end of the recording; 0 without it. */
 uint64_t raw_recording_dropped(const struct raw_recording *recording);
 
+/** Where the packets have their number: a JSON object of the description, or NULL. */
+const json_t *raw_recording_sequence(const struct raw_recording *recording);
+
 /** NULL is allowed. */
 void raw_recording_close(struct raw_recording *recording);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writes and reads the description of the packets' own number, field by field. */
 #include "lib/recording/account_json.h"
+#include "lib/recording/recording_words.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -94,4 +95,19 @@ bool sequence_from_json(const json_t *json, struct ibvcap_sequence *sequence, bo
 			return false;
 	}
 	return !mask || read_mask(mask, sequence->source_mask);
+}
+
+bool sequence_from_comment(const char *comment, size_t bytes, struct ibvcap_sequence *sequence, bool *has_frames)
+{
+	const char *found = bytes ? memmem(comment, bytes, RECORDING_SEQUENCE, strlen(RECORDING_SEQUENCE)) : NULL;
+	json_t *json;
+	bool is_one;
+
+	if (!found)
+		return false;
+	found += strlen(RECORDING_SEQUENCE);
+	json = json_loadb(found, bytes - (size_t)(found - comment), JSON_DISABLE_EOF_CHECK, NULL);
+	is_one = sequence_from_json(json, sequence, has_frames);
+	json_decref(json);
+	return is_one;
 }

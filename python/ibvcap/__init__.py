@@ -20,6 +20,7 @@ import collections.abc
 import errno
 import ipaddress
 import json
+import os
 import struct
 import subprocess
 
@@ -31,12 +32,12 @@ from ._ibvcap import (ALL_QUEUES, DEMOTED, DROP_LATE, GAP_UNKNOWN, LOSSLESS, LOS
                       _sequence, _status, library_version)
 
 __all__ = ["ALL_QUEUES", "Batch", "Busy", "DEMOTED", "DROP_LATE", "Disconnected", "Ended", "Error", "GAP_UNKNOWN",
-           "LOSSLESS", "LOSSY", "META", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NoFile", "NotFound", "OLDEST",
-           "PACKETS_BACK", "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR",
+           "LOSSLESS", "LOSSY", "META", "MISSING", "NEWEST", "NS_BACK", "NoAccess", "NoDaemon", "NoFile", "NotFound",
+           "OLDEST", "PACKETS_BACK", "PACKET_BAD_CHECKSUM", "PACKET_ERROR", "PACKET_FRAGMENT", "PACKET_IRREGULAR",
            "PACKET_MALFORMED", "PACKET_PARTIAL_CHECKSUM", "PACKET_SHORT", "PACKET_TRUNCATED", "PACKET_UNUSABLE",
            "PLACED", "PLACED_KINDS", "PlacedArray", "Placer", "Receiver", "Recording", "SLOTS", "Sender", "Slots",
            "TAKEN_OVER", "TRACKED", "TRACKED_KINDS", "TooManyBatches", "Tracker", "View", "info", "library_version",
-           "open", "open_recording", "open_sender", "read", "sequence", "status", "why"]
+           "open", "open_recording", "open_sender", "open_source", "read", "sequence", "status", "why"]
 
 
 def _wake(future):
@@ -126,8 +127,11 @@ class Recording(_Closing, _Recording):
             raise ValueError("max is 1 or more")
         return self._take(max)
 
-    def read(self, n):
-        """Copy the next n packets, or fewer at the end: (payload of shape (n, stride), meta of shape (n,))."""
+    def read(self, n, timeout=None):  # pylint: disable=unused-argument
+        """Copy the next n packets, or fewer at the end: (payload of shape (n, stride), meta of shape (n,)).
+
+        A file has no packets to wait for, so timeout has no effect; it is there as in Receiver.read().
+        """
         return _copy(lambda most: self.acquire(max=most), n, 0)
 
 
@@ -144,12 +148,13 @@ _CHOICES = {"endian": ["big", "little"], "source": ["flow", "port", "address", "
 _SOURCE_FORMAT = "=16s16sHHI16s"
 
 
-def sequence(receiver):
-    """Where the packets of a receiver's stream have their number: the keys of `sequence` in ibvcapd.conf(5), as a dict.
+def sequence(of):
+    """Where the packets of a Receiver's stream, or of a Recording, have their number, as the configuration or the file
+    says: the keys of `sequence` in ibvcapd.conf(5), as a dict.
 
-    bytes is 0: the configuration does not say.
+    bytes is 0: it does not say.
     """
-    values = struct.unpack(_SEQUENCE_FORMAT, _sequence(receiver))
+    values = struct.unpack(_SEQUENCE_FORMAT, _sequence(of))
     found = {name: _CHOICES[name][value] if name in _CHOICES else value
              for (name, _, _), value in zip(_SEQUENCE, values)}
     found["source_mask"] = found["source_mask"][:found["source_bytes"]].hex()
@@ -213,26 +218,30 @@ def _source(packed):
 def _description(of):
     if isinstance(of, collections.abc.Mapping):
         return _pack_sequence(of)
-    if not isinstance(of, _Receiver):
-        raise TypeError(f"{type(of).__name__}: where the packets have their number is known of a Receiver, or said "
-                        "by a dict with the keys of 'sequence' in ibvcapd.conf(5)")
+    if not isinstance(of, (_Receiver, _Recording)):
+        raise TypeError(f"{type(of).__name__}: where the packets have their number is known of a Receiver or a "
+                        "Recording, or said by a dict with the keys of 'sequence' in ibvcapd.conf(5)")
     if not sequence(of)["bytes"]:
-        raise Error(errno.ENODATA, "the configuration of the stream does not say where its packets have their number: "
-                                   "set 'sequence' (ibvcapd.conf(5)), or give a dict with its keys")
+        what = ("the configuration of the stream does not say where its packets have their number: set 'sequence' "
+                "(ibvcapd.conf(5)), or give a dict with its keys" if isinstance(of, _Receiver) else
+                "the file does not say where its packets have their number: give a dict with the keys of 'sequence' "
+                "(ibvcapd.conf(5)), for example {\"offset\": 2, \"bytes\": 2} of RTP")
+        raise Error(errno.ENODATA, what)
     return _sequence(of)
 
 
 class Tracker(_Tracker):
     """Counts by the packets' own numbers what was lost: by the sender, the network, the card or this program.
 
-    of: where the packets have their number: a Receiver, for what its stream's configuration says, or a dict with the
-    keys of `sequence` in ibvcapd.conf(5), as for a Recording. Packets of more than max_sources sources are untracked.
+    of: where the packets have their number: a Receiver or a Recording, for what its stream's configuration or the file
+    says, or a dict with the keys of `sequence` in ibvcapd.conf(5). Packets of more than max_sources sources are
+    untracked. missing lists the first max_missing ranges of missing numbers.
     """
 
     __slots__ = ()
 
-    def __new__(cls, of, max_sources=256):
-        return super().__new__(cls, _description(of), max_sources, not isinstance(of, _Receiver))
+    def __new__(cls, of, max_sources=256, max_missing=65536):
+        return super().__new__(cls, _description(of), max_sources, not isinstance(of, _Receiver), max_missing)
 
     @property
     def sources(self):
@@ -265,17 +274,18 @@ class Placer(_Placer):
                 samples = np.asarray(array)                 # uint8 of shape (sources, numbers, row_bytes)
                 there = np.asarray(array.present) != 0      # of shape (sources, numbers)
 
-    of: where the packets have their number: a Receiver, for what its stream's configuration says, or a dict with
-    the keys of `sequence` in ibvcapd.conf(5). With sides=2, packets of two receivers are merged: add(batch, side).
-    Their addresses differ, so the dict has "source": "none".
+    of: where the packets have their number: a Receiver or a Recording, for what its stream's configuration or the file
+    says, or a dict with the keys of `sequence` in ibvcapd.conf(5). With sides=2, packets of two receivers are merged:
+    add(batch, side). Their addresses differ, so the dict has "source": "none".
     libibvcap_place(3) explains each option. numbers: of an array; 0: 1024, or a cycle of the lower number if there is
     an upper one. Each array has room for max_sources sources. The first and the last of a run may be shorter. deadline
     is in seconds; where packets stop, call expire(), which closes what is over. At the end flush() closes the rest.
-    sources: to list them, dicts with what tells them apart: address, port, destination, destination_port, field
-    (bytes). memory: a buffer for the payload of arrays that may be written to and has no gaps, as a NumPy array over
-    memory from which a GPU copies. It has room for window + 1 arrays of array_bytes, and for those that the program
-    keeps; without room packets are late, and counted as no_memory. Each array begins at a multiple of align bytes, a
-    power of two, 64 by default. The buffer is kept until the placer and the last view of an array have gone.
+    sources: how many there are, or to list them, dicts with what tells them apart: address, port, destination,
+    destination_port, field (bytes).
+    memory: a buffer for the payload of arrays that may be written to and has no gaps, as a NumPy array over memory from
+    which a GPU copies. It has room for window + 1 arrays of array_bytes, and for those that the program keeps; without
+    room packets are late, and counted as no_memory. Each array begins at a multiple of align bytes, a power of two, 64
+    by default. The buffer is kept until the placer and the last view of an array have gone.
     A placer is for one thread at a time: threads that share it take a lock around each use.
     """
 
@@ -286,6 +296,10 @@ class Placer(_Placer):
         description = _description(of)
         if deadline is not None and not 1e-9 <= deadline < 2**32:
             raise ValueError(f"deadline = {deadline}: accepted is None, or seconds above 0")
+        if isinstance(sources, int):
+            if sources < 1:
+                raise ValueError(f"sources = {sources}: accepted are 1 or more, or a list of dicts")
+            sources, max_sources = (), sources
         field_bytes = struct.unpack(_SEQUENCE_FORMAT, description)[_SOURCE_BYTES]
         listed = b"".join(_pack_source(source, field_bytes) for source in sources)
         return super().__new__(cls, description, listed, numbers, row_bytes, skip_bytes, window, sides,
@@ -313,9 +327,12 @@ def _copy(acquire, n, stride):
     return numpy.concatenate(rows), numpy.concatenate([meta for _, meta in parts])
 
 
-# The records of Batch.meta, Tracker.track(), Placer.index() and Slots.packets, as numpy.frombuffer() takes them.
+# The records of Batch.meta, Tracker.missing, Tracker.track(), Placer.index() and Slots.packets, as numpy.frombuffer()
+# takes them.
 META = [("timestamp_ns", "<u8"), ("length", "<u2"), ("flags", "<u2"), ("header_length", "u1"), ("flow", "u1"),
         ("wire_length", "<u2")]
+MISSING = [("first", "<u8"), ("n", "<u8"), ("before_ns", "<u8"), ("after_ns", "<u8"), ("source", "<u4"),
+           ("run", "<u4")]
 TRACKED = [("number", "<u8"), ("source", "<u4"), ("kind", "<u4")]
 PLACED = [("kind", "<u4"), ("array", "<u4"), ("source", "<u4"), ("row", "<u4")]
 SLOTS = [("not_before_ns", "<u8"), ("length", "<u2"), ("destination", "<u2"), ("flags", "<u4")]
@@ -337,6 +354,23 @@ def open_sender(channel, **options):
 def open_recording(path, port=0):
     """Open a file, "-": standard input. port: only packets to this one, 0: to all."""
     return Recording(path, port)
+
+
+def open_source(name, port=0, **options):
+    """A file of that name as a Recording, else the stream of that name as a Receiver. Iterate over either.
+
+    port is for a file, the options are for a stream: see Recording and Receiver. NoFile: the name is that of a file,
+    with a folder or a suffix, and there is neither that file nor a stream of that name.
+    """
+    if name == "-" or os.path.exists(name):
+        return Recording(name, port)
+    try:
+        return Receiver(name, **options)
+    except (NoDaemon, NotFound) as error:
+        if not os.path.splitext(name)[1] and "/" not in name:
+            raise
+        raise NoFile(errno.ENOENT, f"{name}: there is no such file, and no stream of that name: "
+                                   f"{error.strerror}") from None
 
 
 def read(stream, n, timeout=None, **options):

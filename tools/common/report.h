@@ -63,6 +63,11 @@ void report_source(const struct ibvcap_tracker_source *source, char text[REPORT_
  */
 void tracker_print(const struct ibvcap_tracker *tracker, uint64_t unexplained, uint64_t most);
 
+#define TRACKER_MISSING_MAX 1000 /* ranges of missing numbers that a command keeps */
+
+/** Print the tracker's ranges of missing numbers, max at most, and how many numbers more are missing. */
+void tracker_print_missing(const struct ibvcap_tracker *tracker, uint64_t max);
+
 /** The same. The caller frees it. */
 json_t *tracker_to_json(const struct ibvcap_tracker *tracker);
 

@@ -155,6 +155,40 @@ void tracker_print(const struct ibvcap_tracker *tracker, uint64_t unexplained, u
 		     "shift, bits, step and modulus in ibvcapd.conf(5)");
 }
 
+static void print_range(const struct ibvcap_missing *range)
+{
+	char before[REPORT_UTC_BYTES], after[REPORT_UTC_BYTES];
+
+	report_format_utc(range->before_ns, 6, before);
+	report_format_utc(range->after_ns, 6, after);
+	printf("  %" PRIu64, range->first);
+	if (range->n > 1)
+		printf(" to %" PRIu64 " (%" PRIu64 ")", range->first + range->n - 1, range->n);
+	printf(" of source %u, between %s and %s", range->source, before, after);
+	if (range->run)
+		printf(", after restart %u of the source", range->run);
+	putchar('\n');
+}
+
+void tracker_print_missing(const struct ibvcap_tracker *tracker, uint64_t max)
+{
+	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
+	struct ibvcap_missing range;
+	uint64_t n_left;
+
+	ibvcap_tracker_counts(tracker, &counts);
+	n_left = counts.numbers.lost;
+	if (!n_left || !max)
+		return;
+	puts("missing numbers:");
+	for (uint32_t i = 0; i < max && ibvcap_tracker_missing(tracker, i, &range, 1); i++) {
+		print_range(&range);
+		n_left -= range.n;
+	}
+	if (n_left)
+		printf("  and %" PRIu64 " numbers more\n", n_left);
+}
+
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
 static json_t *numbers_to_json(const struct ibvcap_tracker_numbers *numbers)
@@ -181,6 +215,20 @@ static json_t *source_to_json(const struct ibvcap_tracker_source *source)
 	return object;
 }
 
+static json_t *missing_ranges_to_json(const struct ibvcap_tracker *tracker)
+{
+	json_t *ranges = json_array();
+	struct ibvcap_missing range;
+
+	for (uint32_t i = 0; ibvcap_tracker_missing(tracker, i, &range, 1); i++)
+		json_array_append_new(ranges,
+		                      json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "first", (json_int_t)range.first, "n",
+		                                (json_int_t)range.n, "before_ns", (json_int_t)range.before_ns,
+		                                "after_ns", (json_int_t)range.after_ns, "source",
+		                                (json_int_t)range.source, "run", (json_int_t)range.run));
+	return ranges;
+}
+
 json_t *tracker_to_json(const struct ibvcap_tracker *tracker)
 {
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
@@ -191,8 +239,9 @@ json_t *tracker_to_json(const struct ibvcap_tracker *tracker)
 	object = numbers_to_json(&counts.numbers);
 	for (uint32_t i = 0; ibvcap_tracker_source(tracker, i, &source) > 0; i++)
 		json_array_append_new(sources, source_to_json(&source));
-	json_object_update_new(object, json_pack("{s:I, s:I, s:I, s:o}", "packets", (json_int_t)counts.packets,
-	                                         "unread", (json_int_t)counts.unread, "untracked",
-	                                         (json_int_t)counts.untracked, "sources", sources));
+	json_object_update_new(object,
+	                       json_pack("{s:I, s:I, s:I, s:o, s:o}", "packets", (json_int_t)counts.packets, "unread",
+	                                 (json_int_t)counts.unread, "untracked", (json_int_t)counts.untracked,
+	                                 "sources", sources, "missing", missing_ranges_to_json(tracker)));
 	return object;
 }

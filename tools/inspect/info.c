@@ -173,6 +173,7 @@ static void print_file(const struct inspect_file *file, const struct info_option
 			printf("  lost before the flow rules (sender, network, interface) %" PRIu64
 			       ", among the losses that the recording names %" PRIu64 "\n",
 			       before_card, counts.numbers.lost - before_card);
+		tracker_print_missing(file->numbers.streams[i].tracker, options->gaps);
 	}
 	if (sum->closing[0])
 		printf("  the recorder said: %s\n", sum->closing);

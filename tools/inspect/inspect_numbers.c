@@ -5,7 +5,7 @@
 #include "lib/base/min.h"
 #include "lib/recording/account_json.h"
 #include "lib/recording/capture.h"
-#include "lib/recording/recording_words.h"
+#include "tools/common/report.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,24 +41,6 @@ static struct inspect_numbered *find_stream(struct inspect_numbers *numbers, con
 	return found ? &numbers->streams[found - numbers->streams] : NULL;
 }
 
-/* False: the comment has no description. */
-static bool find_description(const struct pcapng_text *comment, struct ibvcap_sequence *sequence, bool *has_frames)
-{
-	const char *found =
-		comment->bytes ? memmem(comment->at, comment->bytes, RECORDING_SEQUENCE, strlen(RECORDING_SEQUENCE))
-			       : NULL;
-	json_t *json;
-	bool is_one;
-
-	if (!found)
-		return false;
-	found += strlen(RECORDING_SEQUENCE);
-	json = json_loadb(found, comment->bytes - (size_t)(found - comment->at), JSON_DISABLE_EOF_CHECK, NULL);
-	is_one = sequence_from_json(json, sequence, has_frames);
-	json_decref(json);
-	return is_one;
-}
-
 /*
  * Packets of a stranger take places of the tracker, so the tracker has room for as many sources as possible. With a
  * long window the sources take MEMORY_BYTES at most.
@@ -83,10 +65,11 @@ static int add_stream(struct inspect_numbers *numbers, const struct inspect_sour
 	int r;
 
 	if (numbers->n_streams == INSPECT_NUMBERS_MAX || inspect_numbers_find(numbers, source->name) ||
-	    !find_description(&interface->comment, &sequence, &numbered->has_frames) || source->is_filtered ||
-	    (source->is_one_flow && sequence.source != IBVCAP_SOURCE_FLOW))
+	    !sequence_from_comment(interface->comment.at, interface->comment.bytes, &sequence, &numbered->has_frames) ||
+	    source->is_filtered || (source->is_one_flow && sequence.source != IBVCAP_SOURCE_FLOW))
 		return 0;
 	options.max_sources = max_sources(&sequence);
+	options.max_missing = TRACKER_MISSING_MAX;
 	r = ibvcap_tracker_new(&sequence, &options, &numbered->tracker);
 	if (r < 0)
 		return r == -ENOMEM ? r : 0; /* a description that no tracker takes */
@@ -152,7 +135,8 @@ int inspect_numbers_add(struct inspect_numbers *numbers, const struct inspect_su
 		struct ibvcap_packet found = {.headers = block->packet.frame[0],
 		                              .header_bytes = block->packet.frame_bytes[0],
 		                              .row = block->packet.frame[0] + block->packet.frame_bytes[0],
-		                              .has_headers = true};
+		                              .has_headers = true,
+		                              .timestamp_ns = block->packet.time_ns};
 		struct ibvcap_tracked tracked;
 
 		if (!numbered->has_frames)

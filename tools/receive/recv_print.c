@@ -13,7 +13,8 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION  1
+#define MISSING_PRINTED 10 /* ranges of missing numbers */
 
 /* Indexed by the bit of the flag. */
 static const char *const flag_names[RECV_FLAGS] = {
@@ -236,6 +237,7 @@ static void recv_print_sequence(const struct ibvcap_tracker *tracker, uint64_t i
 		       ", in the queue (no_buffer) %" PRIu64 ", after it (skipped) %" PRIu64
 		       ", in rows without a number %" PRIu64 "\n",
 		       counts.lost_before_card, counts.lost_in_card, counts.lost_after_card, counts.lost_unread);
+	tracker_print_missing(tracker, MISSING_PRINTED);
 }
 
 static json_t *recv_sequence_to_json(const struct recv_summary *summary)

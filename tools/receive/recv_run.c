@@ -113,7 +113,9 @@ static int receive_tapped(struct receiver *receiver, int timeout_ms)
 	batch.gap = meta.flags & IBVCAP_PACKET_FLAG_GAP ? count_new_gap(receiver) : 0;
 	count_received(receiver, &batch);
 	if (receiver->tracker)
-		ibvcap_tracker_add(receiver->tracker, &(struct ibvcap_packet){.row = payload, .row_bytes = meta.length},
+		ibvcap_tracker_add(receiver->tracker,
+		                   &(struct ibvcap_packet){
+					   .row = payload, .row_bytes = meta.length, .timestamp_ns = meta.timestamp_ns},
 		                   NULL);
 	return r;
 }
@@ -327,7 +329,8 @@ static int open_tracker(struct receiver *receiver)
 	const struct recv_options *options = &receiver->options;
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	struct ibvcap_sequence sequence = options->own_sequence;
-	const struct ibvcap_tracker_options tracker = {.size = sizeof(tracker), .own = sequence.bytes != 0};
+	const struct ibvcap_tracker_options tracker = {
+		.size = sizeof(tracker), .own = sequence.bytes != 0, .max_missing = TRACKER_MISSING_MAX};
 	int r;
 
 	ibvcap_rx_info(receiver->rx, &info);

@@ -283,6 +283,7 @@ bool sequence_packet_of_row(const struct ibvcap_rx_batch *batch, uint32_t i, uin
 		.row_bytes = u32_min(end - header_bytes, batch->stride),
 		.payload_at = meta->header_length,
 		.has_headers = meta->header_length != 0,
+		.timestamp_ns = meta->timestamp_ns,
 	};
 	return !(meta->flags & IBVCAP_PACKET_FLAG_FRAGMENT) || !packet->has_headers || !is_later_fragment(packet);
 }

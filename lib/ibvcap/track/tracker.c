@@ -23,6 +23,19 @@ void tracker_add_unread(struct ibvcap_tracker *tracker, struct ibvcap_tracked *t
 	*tracked = (struct ibvcap_tracked){.kind = IBVCAP_TRACKED_UNREAD};
 }
 
+/* n_lost: how many numbers more are lost now, below 0 modulo 2^64: come after all. n: numbers of the packet. */
+static void list_missing(struct ibvcap_tracker *tracker, const struct ibvcap_tracked *tracked, uint64_t n_lost,
+                         uint32_t n, uint64_t time_ns)
+{
+	const uint32_t run = (uint32_t)tracker->sources[tracked->source].counts[IBVCAP_TRACKED_COUNTER_RESTARTED];
+
+	if ((int64_t)n_lost < 0)
+		missing_remove(&tracker->missing, tracked->source, run, tracked->number, n);
+	else if (tracked->kind == IBVCAP_TRACKED_IN_ORDER || tracked->kind == IBVCAP_TRACKED_AFTER_LOSS ||
+	         tracked->kind == IBVCAP_TRACKED_RESTARTED)
+		missing_add(&tracker->missing, tracked->source, run, tracked->number - n_lost, n_lost, time_ns);
+}
+
 void tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *packet, struct ibvcap_tracked *tracked)
 {
 	struct sequence_reading reading;
@@ -46,6 +59,9 @@ void tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packet *pac
 	lost = source->counts[IBVCAP_TRACKED_COUNTER_LOST];
 	tracker_source_add(source, &tracker->rules, reading.number, reading.n, tracker->slack - source->slack, tracked);
 	source->slack = tracker->slack;
+	if (tracker->missing.max)
+		list_missing(tracker, tracked, source->counts[IBVCAP_TRACKED_COUNTER_LOST] - lost, reading.n,
+		             packet->timestamp_ns);
 	if (source->absences == tracker->absences)
 		return;
 	source->absences = tracker->absences;
@@ -66,7 +82,7 @@ int ibvcap_tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packe
 
 /* ---- set-up -------------------------------------------------------------------------------------- */
 
-static int set_up_tracker(struct ibvcap_tracker *tracker, uint32_t max_sources)
+static int set_up_tracker(struct ibvcap_tracker *tracker, uint32_t max_sources, uint32_t max_missing)
 {
 	const struct ibvcap_sequence *sequence = &tracker->reader.sequence;
 	uint64_t cycle = tracker->reader.cycle;
@@ -84,7 +100,7 @@ static int set_up_tracker(struct ibvcap_tracker *tracker, uint32_t max_sources)
 		return r;
 	tracker->sources = calloc(max_sources, sizeof(*tracker->sources));
 	tracker->seen = calloc(max_sources, tracker->rules.window_bits / 8);
-	if (!tracker->sources || !tracker->seen)
+	if (!tracker->sources || !tracker->seen || missing_init(&tracker->missing, max_missing, max_sources) < 0)
 		return error_set(-ENOMEM, "a tracker: out of memory");
 	for (uint32_t i = 0; i < max_sources; i++) {
 		tracker->sources[i].totals = tracker->totals;
@@ -122,7 +138,8 @@ int ibvcap_tracker_new(const struct ibvcap_sequence *sequence, const struct ibvc
 	r = sequence_reader_init(&new->reader, sequence, "a tracker");
 	if (r == 0)
 		r = set_up_tracker(new,
-		                   sequence_sources(sequence, known.max_sources ? known.max_sources : SOURCES_DEFAULT));
+		                   sequence_sources(sequence, known.max_sources ? known.max_sources : SOURCES_DEFAULT),
+		                   known.max_missing);
 	if (r < 0) {
 		ibvcap_tracker_free(new);
 		return r;
@@ -138,6 +155,7 @@ void ibvcap_tracker_free(struct ibvcap_tracker *tracker)
 	source_table_deinit(&tracker->table);
 	free(tracker->sources);
 	free(tracker->seen);
+	missing_deinit(&tracker->missing);
 	free(tracker);
 }
 
@@ -184,6 +202,17 @@ int ibvcap_tracker_counts(const struct ibvcap_tracker *tracker, struct ibvcap_tr
 	};
 
 	return sized_struct_write(counts, &ours, sizeof(ours), "ibvcap_tracker_counts");
+}
+
+uint32_t ibvcap_tracker_missing(const struct ibvcap_tracker *tracker, uint32_t first, struct ibvcap_missing *missing,
+                                uint32_t max)
+{
+	const struct missing *list = &tracker->missing;
+	const uint32_t n = first < list->n ? list->n - first : 0;
+
+	if (n && max)
+		memcpy(missing, &list->ranges[first], (n < max ? n : max) * sizeof(*missing));
+	return n;
 }
 
 int ibvcap_tracker_source(const struct ibvcap_tracker *tracker, uint32_t index, struct ibvcap_tracker_source *source)

@@ -3,6 +3,7 @@
 #ifndef IBVCAP_TRACKER_H
 #define IBVCAP_TRACKER_H
 
+#include "lib/ibvcap/track/missing.h"
 #include "lib/ibvcap/track/source_table.h"
 #include "lib/ibvcap/track/tracker_source.h"
 
@@ -19,6 +20,7 @@ struct ibvcap_tracker {
 	uint64_t absences;              /* times for which nobody counts the packets */
 	uint64_t outages;               /* of the interface, in this epoch */
 	struct ibvcap_rx_losses losses; /* of the card, in the batches of a handle */
+	struct missing missing;
 };
 
 /** Count a packet that has no number that can be read. */

@@ -119,6 +119,24 @@ def test_a_frame_of_video_out_of_rtp(tmp_path):
     assert shown.shape == (lines, pixels) and np.abs(shown - np.clip(1.164 * (wanted - 16.), 0, 255)).max() < 3
 
 
+DATA = testbed.ROOT / "tests/data"
+LACKING = [("spectrometer.py", DATA / "lidar-os0-32.pcap", "has no VDIF frame: none of its 74 UDP packets"),
+           ("point_cloud.py", DATA / "rtp-ffmpeg.pcap", r"none of the first 203 packets .*, and these packets \["),
+           ("video_frame.py", DATA / "lidar-os0-32.pcap", "is no video of RFC 4175"),
+           ("video_frame.py", DATA / "rtp-ffmpeg.pcap", "is no video of RFC 4175"),
+           ("video_frame.py", DATA / "lidar-vli16-one.pcap", "has [01] frames of RTP, and no frame 2"),
+           *[(name, "sky.pcapng", "NoFile: .* sky.pcapng: there is no such file") for name in
+             ("spectrometer.py", "point_cloud.py", "video_frame.py")]]
+
+
+@pytest.mark.parametrize("name, source, text", LACKING)
+def test_what_a_file_lacks_is_said(name, source, text, tmp_path):
+    pytest.importorskip("matplotlib")
+    done = subprocess.run([sys.executable, EXAMPLES / name, source, tmp_path / "picture.png"], capture_output=True,
+                          text=True, check=False, cwd=tmp_path, env=environment(IBVCAP_SOCKET=str(tmp_path / "none")))
+    assert done.returncode == 1 and re.search(text, done.stderr.splitlines()[-1]), done.stderr
+
+
 # ---- streams -------------------------------------------------------------------------------------------------------
 
 

@@ -210,6 +210,6 @@ def test_the_blocks_of_the_page_run(one, wire, start_daemon, capsys):
             block = block.replace("Placer(receiver, ", 'Placer({**ibvcap.sequence(receiver), "source": "none"}, ')
         exec(compile(block, "doc/python.md", "exec"), names)  # pylint: disable=exec-used
         ran.append(capsys.readouterr().out)
-    assert len(ran) == 4 and ran[0].startswith("0 [{") and ran[2].startswith("64 8448 0\n")
-    assert ran[3].startswith("{'submitted': 64, 'completed': 64, 'errored': 0")
+    assert len(ran) == 5 and ran[0].startswith("0 [{") and ran[3].startswith("64 8448 0\n")
+    assert ran[4].startswith("{'submitted': 64, 'completed': 64, 'errored': 0")
     assert sender.channel()["completed"] == 64

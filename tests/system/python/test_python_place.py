@@ -191,6 +191,8 @@ def test_wrong_descriptions_and_options_are_refused():
                   {"bytes": 2, "source_bytes": 2, "source_mask": "ff"}):
         with pytest.raises(ValueError):
             ibvcap.Placer(wrong)
+    with pytest.raises(ValueError, match="sources = 0: accepted are 1 or more, or a list"):
+        ibvcap.Placer(RTP, sources=0)
     for options in ({"window": 65}, {"sides": 9}, {"fill": 256}, {"sources": [{"field": b"1234"}] * 2}):
         with pytest.raises(ibvcap.Error):
             ibvcap.Placer(RTP, **options)
@@ -201,6 +203,12 @@ def test_wrong_descriptions_and_options_are_refused():
             ibvcap.Placer(RTP, sources=[source])
     with pytest.raises(ibvcap.Error, match="side 1"):
         ibvcap.Placer(RTP).add(next(rtp_batches()), 1)
+
+
+def test_sources_may_be_a_count():
+    assert ibvcap.Placer(RTP, numbers=8, row_bytes=9, sources=4).array_bytes == 4 * 8 * 9
+    counted = ibvcap.Placer({**RTP, "source": "port"}, numbers=64, sources=1)
+    assert sum(array.n_present for array in placed(counted, rtp_batches())) == 203
 
 
 def test_listed_sources_have_their_order():

@@ -2,6 +2,8 @@
 """The Python package ibvcap: recordings and other captures as batches."""
 import errno
 import gc
+import json
+import re
 import struct
 import subprocess
 import sys
@@ -209,8 +211,72 @@ def test_a_tracker_counts_the_packets_of_a_recording():
         for of in (ibvcap.Tracker, ibvcap.Placer):
             with pytest.raises(ValueError, match=word):
                 of(wrong)
-    with pytest.raises(TypeError, match="Recording: .* dict"):
-        ibvcap.Tracker(ibvcap.open_recording(DATA / "rtp-ffmpeg.pcap"))
+    for of in (ibvcap.Tracker, ibvcap.Placer):
+        with pytest.raises(ibvcap.Error, match="the file does not say where .* dict"):
+            of(ibvcap.open_recording(DATA / "rtp-ffmpeg.pcap"))
+        with pytest.raises(TypeError, match="str: .* Recording, .* dict"):
+            of("rtp-ffmpeg.pcap")
+
+
+LOST = [(40, 3), (60, 1), (99, 500)]
+
+
+@pytest.mark.parametrize("options", [["-w", "a.pcapng"], ["-w", "a", "--raw"]])
+def test_a_recording_says_where_its_packets_have_their_number_and_which_are_missing(daemon, wire, tmp_path, options):
+    none = {"source": "none"} if "--raw" in options else {}
+    one = daemon([testbed.stream(wire, sequence={"offset": 2, "bytes": 4, **none}),
+                  testbed.stream(wire, name="other", port=7503, sequence={"offset": 0, "bytes": 4, **none})])
+    numbers = sorted(set(range(650)) - {n for first, length in LOST for n in range(first, first + length)})
+    for i in range(0, len(numbers), 50):
+        wire.send(*[wire.frame(bytes(2) + n.to_bytes(4, "big") + bytes(50), 7502) for n in numbers[i:i + 50]])
+    wire.send(wire.frame(bytes(60), 7503))
+    wait_until(lambda: one.stream()["published"] == len(numbers) and one.stream("other")["published"] == 1)
+    record = [TOOL, "record", "--socket", one.socket_path, "--oldest", "-qq"]
+    subprocess.run([*record, "lidar", "-c", str(len(numbers)), *options], check=True, cwd=tmp_path)
+    with ibvcap.open_recording(tmp_path / options[1]) as recording:
+        with ibvcap.open("lidar", socket=str(one.socket_path)) as receiver:
+            assert ibvcap.sequence(recording) == ibvcap.sequence(receiver)
+        tracker, placer = ibvcap.Tracker(recording), ibvcap.Placer(recording, numbers=64, sources=1)
+        times, present = [], 0
+        for batch in recording:
+            times += np.frombuffer(batch.meta, ibvcap.META)["timestamp_ns"].tolist()
+            tracker.track(batch)
+            placer.index(batch)
+    placer.flush()
+    for array in placer:
+        present += array.n_present
+    assert present == len(numbers) == len(times) and placer.counts["missing"] == tracker.counts["lost"] == 504
+    gaps = np.frombuffer(tracker.missing, ibvcap.MISSING)
+    assert list(zip(gaps["first"].tolist(), gaps["n"].tolist())) == LOST and not gaps["run"].any()
+    for gap in gaps:
+        at = numbers.index(gap["first"] - 1)
+        assert (gap["before_ns"], gap["after_ns"]) == (times[at], times[at + 1])
+    assert gaps.dtype == np.asarray(tracker.missing).dtype
+    if "--raw" in options:
+        return
+    said = subprocess.run([TOOL, "info", "--gaps", "2", tmp_path / "a.pcapng"], capture_output=True, text=True,
+                          check=False).stdout
+    assert re.search(r"^missing numbers:\n  40 to 42 \(3\) of source 0, between 20\S+ and 20\S+\n  60 of source 0, .*\n"
+                     r"  and 500 numbers more$", said, re.M), said
+    info, = json.loads(subprocess.run([TOOL, "info", "-j", tmp_path / "a.pcapng"], capture_output=True,
+                                      check=False).stdout)
+    assert info["sequences"][0]["missing"] == [{name: gap[name] for name, _ in ibvcap.MISSING}
+                                               for gap in gaps.astype([(name, int) for name, _ in ibvcap.MISSING])]
+    subprocess.run([*record, "lidar", "other", "-c", "10", "-w", "both.pcapng"], check=True, cwd=tmp_path)
+    with ibvcap.open_recording(tmp_path / "both.pcapng", port=7502) as recording:
+        with pytest.raises(ibvcap.Error, match="both.pcapng: its streams .* different places: give a dict"):
+            ibvcap.Placer(recording)
+
+
+def test_a_file_or_a_stream_by_its_name(tmp, monkeypatch):
+    monkeypatch.setenv("IBVCAP_SOCKET", str(tmp / "none.sock"))
+    with ibvcap.open_source(str(DATA / "rtp-ffmpeg.pcap"), port=5004) as source:
+        assert isinstance(source, ibvcap.Recording) and len(source.read(10, timeout=1)[0]) == 10
+    for name in ("sky.pcapng", "/srv/sky", "./a"):
+        with pytest.raises(ibvcap.NoFile, match=f"{name}: there is no such file, and no stream of .*none.sock"):
+            ibvcap.open_source(name)
+    with pytest.raises(ibvcap.NoDaemon):
+        ibvcap.open_source("capture", start=ibvcap.OLDEST)
 
 
 def two_senders(link):

@@ -597,6 +597,8 @@ struct ibvcap_tracker_options {
 	size_t size;
 	uint32_t max_sources; /* room for so many, at most 65536; 0 = 256. The packets of others are untracked */
 	uint32_t own;         /* 1: the description is the program's own, whatever that of a stream says */
+	uint32_t max_missing; /* ranges of missing numbers that it lists: see ibvcap_tracker_missing() */
+	uint32_t reserved;
 };
 
 /** This struct does not grow. */
@@ -677,8 +679,19 @@ struct ibvcap_packet {
 	const uint8_t *row;     /* the bytes after these */
 	uint32_t header_bytes;
 	uint32_t row_bytes;
-	uint32_t payload_at; /* bytes from the first one to the payload, from which the offsets of a sequence count */
-	bool has_headers;    /* the first byte is that of the Ethernet header; false: it may be that of the payload */
+	uint32_t payload_at;   /* bytes from the first one to the payload, from which the offsets of a sequence count */
+	bool has_headers;      /* the first byte is that of the Ethernet header; false: it may be that of the payload */
+	uint64_t timestamp_ns; /* for the list of missing numbers alone */
+};
+
+/** Numbers of a source that are missing, without one between them that came. This struct does not grow. */
+struct ibvcap_missing {
+	uint64_t first;     /* counted on, as the number in struct ibvcap_tracked */
+	uint64_t n;         /* numbers */
+	uint64_t before_ns; /* timestamp of the source's packet before them */
+	uint64_t after_ns;  /* and of the one that came next, after which they are missing */
+	uint32_t source;    /* index for ibvcap_tracker_source() */
+	uint32_t run;       /* of the source: 0, and one more after each restart */
 };
 
 /**
@@ -713,6 +726,14 @@ int ibvcap_tracker_add(struct ibvcap_tracker *tracker, const struct ibvcap_packe
 
 /** Never blocks. 0; -EINVAL: the size is not set. */
 int ibvcap_tracker_counts(const struct ibvcap_tracker *tracker, struct ibvcap_tracker_counts *counts);
+/**
+ * Copy ranges of missing numbers, max at most, from that index on, in the order in which they were found to be missing.
+ * A number that comes after all leaves the list. The list keeps the first max_missing ranges of the options; the lost
+ * numbers of the counts that it lacks are in later ones. Returns how many ranges there are from that index on, which
+ * may be more than max. Never blocks.
+ */
+uint32_t ibvcap_tracker_missing(const struct ibvcap_tracker *tracker, uint32_t first, struct ibvcap_missing *missing,
+                                uint32_t max);
 /** Copy the source of that index, from 0, in the order in which they came. 1; 0: there is none; -EINVAL. */
 int ibvcap_tracker_source(const struct ibvcap_tracker *tracker, uint32_t index, struct ibvcap_tracker_source *source);
 
