@@ -85,8 +85,12 @@ def mixed(chance, numbers):
 
 
 def sort_sources(said):
-    """Of several queues they come in any order."""
+    """Of several queues they come in any order, and so do their missing numbers."""
+    ports = [source["port"] for source in said["sources"]]
     said["sources"].sort(key=lambda source: source["port"])
+    for gap in said["missing"]:
+        gap["source"] = sorted(ports).index(ports[gap["source"]])
+    said["missing"].sort(key=lambda gap: (gap["source"], gap["run"], gap["first"]))
     return said
 
 
@@ -155,7 +159,8 @@ def test_what_happened_on_the_wire_is_counted_to_the_packet_for_each_source(daem
     assert f": {said['lost']} were lost {BEFORE}" in info["verdict"]
     (kept,) = info["sequences"]
     assert (kept["stream"], kept["lost_before_card"]) == ("lidar", said["lost"])
-    assert sort_sources(kept)["sources"] == said["sources"]
+    assert sort_sources(kept)["sources"] == said["sources"] and kept["missing"] == said["missing"]
+    assert sum(gap["n"] for gap in said["missing"]) == said["lost"] > 0
 
 
 def test_the_number_is_found_in_frames_and_across_the_split_of_a_row(daemon, wire, tmp_path):
