@@ -34,6 +34,8 @@ static int fetch_rest(struct ibvcap_cuda *cuda, uint32_t max, uint32_t min, int 
 	cuda->n_taken = 0;
 	if (r <= 0)
 		cuda->rest.n = 0;
+	else
+		ibvcap_rx_add_losses(cuda->rx, &cuda->rest, &cuda->losses);
 	return r;
 }
 
@@ -57,6 +59,7 @@ static int hand_out_direct(struct ibvcap_cuda *cuda, struct ibvcap_cuda_batch *b
 		return error_set(-EINVAL, "max is %u: %u rows wait since the call that failed, ask for as many", max,
 		                 cuda->rest.n);
 	batch->rows = cuda->rest;
+	batch->lost = cuda->losses.before;
 	batch->payload = cuda_mapping_address(&mappings[IBVCAP_RX_MEMORY_PAYLOAD], batch->rows.payload);
 	batch->headers = cuda_mapping_address(&mappings[IBVCAP_RX_MEMORY_HEADERS], batch->rows.headers);
 	batch->meta = cuda_mapping_address(&mappings[IBVCAP_RX_MEMORY_RING], batch->rows.meta);
@@ -148,6 +151,7 @@ static int hand_out_staged(struct ibvcap_cuda *cuda, struct ibvcap_cuda_batch *b
 	if (n == 0)
 		return -ENOBUFS;
 	batch->rows = cut_rest(cuda, n);
+	batch->lost = cuda->n_taken ? 0 : cuda->losses.before;
 	r = cuda_staging_take(staging, staged_bytes(&batch->rows, n), &offset, &lease->piece);
 	if (r < 0)
 		return r;
@@ -201,8 +205,8 @@ static int explain_no_lease(const struct ibvcap_cuda *cuda)
 			leases->n_pending);
 	return error_set(-ENOBUFS,
 	                 "stream '%s': all leases are in use, by %u batches that the caller holds and %u whose work on "
-	                 "the device has not ended: more lease_blocks, or more slots_per_block of the stream, give "
-	                 "more depth",
+	                 "the device has not ended: attach with more lease_blocks (a stream has them by "
+	                 "extra_lease_blocks), or give the stream larger blocks (slots_per_block)",
 	                 cuda->stream, leases->n_held, leases->n_pending);
 }
 

@@ -75,6 +75,7 @@ int ibvcap_cuda_open(struct ibvcap_rx *rx, const struct ibvcap_cuda_options *opt
 	new->rx = rx;
 	new->options = known;
 	new->piece_bytes = CUDA_PIECE_BYTES;
+	new->losses = (struct ibvcap_rx_losses)IBVCAP_INIT(struct ibvcap_rx_losses);
 	r = ibvcap_rx_on_unmap(rx, cuda_forget_mapping, new);
 	if (r < 0) {
 		free(new);

@@ -49,6 +49,7 @@ struct ibvcap_cuda {
 	/* Rows that were acquired from the ring and not handed out yet: all but the first n_taken of rest. */
 	struct ibvcap_rx_batch rest; /* n 0: there are none */
 	uint32_t n_taken;
+	struct ibvcap_rx_losses losses; /* before rest */
 };
 
 /* ---- follow.c ---------------------------------------------------------------------------------------- */

@@ -18,8 +18,8 @@
  * until the event has passed. The next call of the handle that finds this gives the lease back to the daemon, so a
  * program calls some function of the handle often: ibvcap_cuda_acquire() does, and ibvcap_cuda_poll() is for a program
  * that does something else meanwhile. The library starts no thread. A batch in place holds a lease of the ring, so a
- * program with much work in flight needs more leases than four: lease_blocks of struct ibvcap_rx_options, and of the
- * stream in ibvcapd.conf(5).
+ * program with much work in flight needs more leases than four: lease_blocks of struct ibvcap_rx_options, for which the
+ * stream has extra_lease_blocks in ibvcapd.conf(5).
  *
  * A restart of the daemon. ibvcap_cuda_acquire() goes on as ibvcap_rx_acquire() does. The old ring is unregistered when
  * the last event of its batches has passed. The way to read the new ring is found out anew.
@@ -98,6 +98,7 @@ struct ibvcap_cuda_batch {
 	uint64_t headers;
 	uint64_t meta;
 	uint64_t ticket; /* of the library */
+	uint64_t lost;   /* packets that came and got no row since the batch before, as ibvcap_rx_add_losses() says */
 	/* The host's view of the same rows: readable until ibvcap_cuda_release(). lease is of no use. */
 	struct ibvcap_rx_batch rows; /* the last field, since it may grow */
 };
