@@ -4,7 +4,7 @@
  *
  * Threads: a handle of libibvcap is for one thread at a time. Each object that owns one has a lock for calls that may
  * wait; they wait without the interpreter's lock. Whatever else touches such an object holds the interpreter's lock.
- * Declares batch.c, errors.c, lease.c, place_memory.c, placed_array.c, receiver.c, view.c.
+ * Declares batch.c, errors.c, lease.c, place_memory.c, placed_array.c, receiver.c, rx_handle.c, view.c.
  */
 #ifndef IBVCAP_PYTHON_BINDING_H
 #define IBVCAP_PYTHON_BINDING_H
@@ -116,6 +116,12 @@ struct view_shape {
 	bool is_writable;
 };
 
+struct view {
+	PyObject base;
+	struct view_owner *owner; /* a reference */
+	struct view_shape shape;
+};
+
 extern PyType_Spec view_spec, memory_spec;
 extern PyTypeObject *view_type, *memory_type;
 
@@ -128,6 +134,8 @@ PyObject *view_new_of_records(struct view_owner *owner, const void *records, Py_
                               size_t record_bytes, bool is_writable);
 /** A view of n records in new memory, to which *records is set. */
 PyObject *view_new_of_memory(void **records, Py_ssize_t n, const char *format, size_t record_bytes);
+/** For the getbuffer of a view: fill the buffer, which is not counted. -1: an exception is set. */
+int view_fill_buffer(struct view *view, Py_buffer *buffer, int flags);
 void view_owner_release(struct view_owner *owner);
 /** The method release(), which gives the memory back. BufferError if there are views. */
 PyObject *view_owner_give_back(PyObject *object, PyObject *unused);
@@ -149,7 +157,8 @@ extern PyMethodDef view_methods[];
 
 /* ---- dlpack.c: the same memory by DLPack ----------------------------------------------------------- */
 
-#define DLPACK_CPU 1
+#define DLPACK_CPU       1
+#define DLPACK_CUDA_HOST 3 /* memory of the host that CUDA knows, and its devices read */
 
 #define DLPACK_SIGNATURE                                                                                      \
 	"__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"              \
@@ -162,13 +171,25 @@ struct dlpack_device {
 	int32_t id;
 };
 
-/** A capsule of what the exporter's buffer shows, on its own device or as the host's memory. */
-PyObject *dlpack_export(PyObject *exporter, PyObject *arguments, PyObject *keywords, struct dlpack_device own);
+/**
+ * A capsule of what the exporter's buffer shows, on its own device or as the host's memory. use_stream: for the
+ * argument stream; false: an exception is set. NULL: only None is accepted.
+ */
+PyObject *dlpack_export(PyObject *exporter, PyObject *arguments, PyObject *keywords, struct dlpack_device own,
+                        bool (*use_stream)(PyObject *exporter, PyObject *stream));
 /** The methods __dlpack__ and __dlpack_device__ of the host's memory. */
 PyObject *dlpack_export_of_host(PyObject *exporter, PyObject *arguments, PyObject *keywords);
 PyObject *dlpack_device_of_host(PyObject *exporter, PyObject *unused);
 
 #define META_FORMAT "T{<Q:timestamp_ns:<H:length:<H:flags:B:header_length:B:flow:<H:wire_length:}"
+
+/* ---- rx_handle.c: receive handles of libibvcap ------------------------------------------------------ */
+
+/** A handle, by the arguments of a receiver. NULL: an exception is set. */
+struct ibvcap_rx *rx_open_by_keywords(PyObject *arguments, PyObject *keywords);
+PyObject *rx_info_to_dict(struct ibvcap_rx *rx);
+/** Its counts, and "lost": packets that came and got no row. */
+PyObject *rx_counts_to_dict(struct ibvcap_rx *rx, uint64_t n_lost);
 
 /* ---- receiver.c, batch.c, sender.c, status.c, tracker.c, recording.c, place.c -------------------- */
 

@@ -207,7 +207,8 @@ static bool choose_device(PyObject *wanted, struct dlpack_device own, struct dlp
 	return false;
 }
 
-PyObject *dlpack_export(PyObject *exporter, PyObject *arguments, PyObject *keywords, struct dlpack_device own)
+PyObject *dlpack_export(PyObject *exporter, PyObject *arguments, PyObject *keywords, struct dlpack_device own,
+                        bool (*use_stream)(PyObject *exporter, PyObject *stream))
 {
 	static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
 	PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
@@ -217,8 +218,10 @@ PyObject *dlpack_export(PyObject *exporter, PyObject *arguments, PyObject *keywo
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOO:__dlpack__", names, &stream, &max_version,
 	                                 &device, &copy))
 		return NULL;
-	if (stream != Py_None)
+	if (!use_stream && stream != Py_None)
 		return PyErr_Format(PyExc_ValueError, "the packets are in the host's memory, which has no stream");
+	if (use_stream && !use_stream(exporter, stream))
+		return NULL;
 	if (max_version != Py_None && !parse_pair(max_version, "max_version", &major, &minor))
 		return NULL;
 	wants_copy = PyObject_IsTrue(copy);
@@ -231,7 +234,7 @@ PyObject *dlpack_export(PyObject *exporter, PyObject *arguments, PyObject *keywo
 
 PyObject *dlpack_export_of_host(PyObject *exporter, PyObject *arguments, PyObject *keywords)
 {
-	return dlpack_export(exporter, arguments, keywords, (struct dlpack_device){DLPACK_CPU, 0});
+	return dlpack_export(exporter, arguments, keywords, (struct dlpack_device){DLPACK_CPU, 0}, NULL);
 }
 
 PyObject *dlpack_device_of_host(PyObject *exporter, PyObject *unused)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the extension of the Python package against the system's libibvcap, which pkg-config finds.
+"""Builds the extensions of the Python package against the system's libibvcap, which pkg-config finds: ibvcap._cuda, of
+which ibvcap.cuda is made, only with libibvcap-cuda.
 
 The sources lie in the tree's houses python/ and lib/. A source package is laid out like the tree, with this file and
 pyproject.toml at its top.
@@ -18,8 +19,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 PACKED = (HERE / "python").is_dir()  # this is a source package, not the tree
 TREE = HERE if PACKED else HERE.parent
 ROOMS = ("python", "lib/base", "lib/status", "lib/frame", "lib/fragments", "lib/json", "lib/recording", "lib/view")
+SHARED = ("errors", "view", "dlpack", "rx_handle")  # of the sources in python/, by both extensions
 PAGE = "doc/python.md"
-LIBRARIES = ["libibvcap", "libpcap", "jansson", "libzstd", "zlib", "liblz4"]
+LIBRARIES = {"ibvcap._ibvcap": ["libibvcap", "libpcap", "jansson", "libzstd", "zlib", "liblz4"],
+             "ibvcap._cuda": ["libibvcap-cuda", "libibvcap"]}
 
 
 def files_of(*patterns):
@@ -30,17 +33,27 @@ def from_here(path):
     return os.path.relpath(TREE / path, HERE)
 
 
-def pkg_config(what):
-    done = subprocess.run(["pkg-config", what, *LIBRARIES], stdout=subprocess.PIPE, text=True, check=True)
+def pkg_config(what, libraries):
+    done = subprocess.run(["pkg-config", what, *libraries], stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.split()
+
+
+def has_library(name):
+    return shutil.which("pkg-config") and subprocess.run(["pkg-config", "--exists", name], check=False).returncode == 0
+
+
+def extension(name, *patterns):
+    return Extension(name, [from_here(file) for file in files_of(*patterns)], include_dirs=[from_here(".")],
+                     define_macros=[("_GNU_SOURCE", None)], libraries=["m"], py_limited_api=True,
+                     extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wno-write-strings"])
 
 
 class LinkedBuild(build_ext):
     """Asks pkg-config when the extension is built, since a source package is made without the libraries, too."""
 
     def build_extension(self, ext):
-        ext.extra_compile_args += pkg_config("--cflags")
-        ext.extra_link_args += pkg_config("--libs")
+        ext.extra_compile_args += pkg_config("--cflags", LIBRARIES[ext.name])
+        ext.extra_link_args += pkg_config("--libs", LIBRARIES[ext.name])
         super().build_extension(ext)
 
 
@@ -50,7 +63,7 @@ class SourcePackage(sdist):
     def make_release_tree(self, base_dir, files):
         super().make_release_tree(base_dir, [file for file in files if file in ("setup.py", "pyproject.toml")])
         for file in files_of("CMakeLists.txt", "LICENSE", PAGE, "python/ibvcap/*.py*", "python/ibvcap/py.typed",
-                             *(f"{room}/*.[ch]" for room in ROOMS)):
+                             *(f"{room}/*.[ch]" for room in (*ROOMS, "python/cuda"))):
             (pathlib.Path(base_dir) / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(TREE / file, pathlib.Path(base_dir) / file)
 
@@ -63,9 +76,8 @@ setup(
     packages=["ibvcap"],
     package_dir={"ibvcap": from_here("python/ibvcap")},
     package_data={"ibvcap": ["py.typed", "*.pyi"]},
-    ext_modules=[Extension(
-        "ibvcap._ibvcap", [from_here(file) for file in files_of(*(f"{room}/*.c" for room in ROOMS))],
-        include_dirs=[from_here(".")], define_macros=[("_GNU_SOURCE", None)], libraries=["m"], py_limited_api=True,
-        extra_compile_args=["-std=gnu11", "-fvisibility=hidden", "-Wno-write-strings"])],
+    ext_modules=[extension("ibvcap._ibvcap", *(f"{room}/*.c" for room in ROOMS)),
+                 *([extension("ibvcap._cuda", "python/cuda/*.c", *(f"python/{shared}.c" for shared in SHARED))]
+                   if has_library("libibvcap-cuda") else [])],
     cmdclass={"build_ext": LinkedBuild, "sdist": SourcePackage},
 )

@@ -2,12 +2,6 @@
 /* Exports memory of a handle by Python's buffer protocol, and counts the exported buffers. */
 #include "python/binding.h"
 
-struct view {
-	PyObject base;
-	struct view_owner *owner;
-	struct view_shape shape;
-};
-
 /* Bytes of all items; *is_contiguous: without gaps between them. */
 static Py_ssize_t count_bytes(const struct view_shape *shape, bool *is_contiguous)
 {
@@ -69,7 +63,7 @@ int view_export(PyObject *view, Py_buffer *buffer, int flags)
 	return r;
 }
 
-static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
+int view_fill_buffer(struct view *view, Py_buffer *buffer, int flags)
 {
 	struct view_shape *shape = &view->shape;
 	bool is_contiguous;
@@ -100,8 +94,15 @@ static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
 		.shape = flags & PyBUF_ND ? shape->shape : NULL,
 		.strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? shape->strides : NULL,
 	};
-	view->owner->n_buffers++;
 	return 0;
+}
+
+static int view_get_buffer(struct view *view, Py_buffer *buffer, int flags)
+{
+	int r = view_fill_buffer(view, buffer, flags);
+
+	view->owner->n_buffers += r == 0;
+	return r;
 }
 
 static void view_release_buffer(struct view *view, Py_buffer *buffer)

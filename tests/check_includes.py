@@ -39,6 +39,7 @@ MAY_INCLUDE = {
     "lib/cuda": [API, CUDA_API, CORE, "lib/ibvcap/client"],
     "lib/recording": [API, "lib/fragments", "lib/frame", "lib/status"],
     "lib/view": [API, "lib/json", "lib/status"],
+    "python/cuda": [API, CUDA_API, "python/binding.h"],
     "python": [API, "lib/view", "lib/recording/capture.h", "lib/recording/datagram.h", "lib/recording/row_frame.h"],
     # The command, and the settings.
     "softhca": ["softhca/console", "softhca/device", "softhca/wire/complain.h"],

@@ -198,7 +198,7 @@ class Placer:
 
 
 @final
-class Slots:
+class Slots(_Exporter):
     """Reserved rows of a sender; exports a writable buffer of shape (n, stride)."""
     @property
     def payload(self) -> View: ...
@@ -207,7 +207,6 @@ class Slots:
     @property
     def sequence(self) -> int: ...
     def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 
 @final

@@ -35,6 +35,10 @@ class Disconnected(Error):
     """The daemon disconnected this program, or the handle is of another process."""
 
 
+class NoDevice(Error):
+    """There is no driver of CUDA, no such device, or a function is missing in the driver."""
+
+
 class NoFile(Error, FileNotFoundError):
     """There is no file of that name."""
 
@@ -43,6 +47,7 @@ _CLASSES = {errno.ENOENT: NoDaemon, errno.ECONNREFUSED: NoDaemon, errno.ETIMEDOU
             errno.EACCES: NoAccess, errno.EPERM: NoAccess, errno.EAGAIN: Busy, errno.ENOBUFS: TooManyBatches,
             errno.ESHUTDOWN: Ended, errno.ENODEV: Ended, errno.ECONNABORTED: Disconnected, errno.ECHILD: Disconnected}
 
+NoDevice.__module__ = "ibvcap.cuda"
 for _class in (Error, NoFile, *_CLASSES.values()):
     _class.__module__ = "ibvcap"
 del _class
@@ -51,6 +56,11 @@ del _class
 def make(number, text):
     """The exception for an errno of libibvcap, with its text."""
     return _CLASSES.get(number, Error)(number, text)
+
+
+def make_of_device(number, text):
+    """The same of a CUDA device, where ENODEV does not mean that a stream was removed."""
+    return NoDevice(number, text) if number in (errno.ENODEV, errno.ENOSYS) else make(number, text)
 
 
 def make_of_file(number, text):

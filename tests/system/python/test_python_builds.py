@@ -14,7 +14,8 @@ pytestmark = pytest.mark.skipif(not python_package.is_built(), reason="the Pytho
 TELLING = ["after_the_batch_and_the_recording", "test_the_lease_ends", "test_a_thread_waits", "test_a_tracker",
            "test_views_at_the_interpreters_end", "test_a_receiver_that_keeps", "test_what_is_no_capture",
            "test_an_array_is_the_programs", "test_threads_give_arrays_up", "test_a_placer_that_keeps",
-           "test_sources_are_told_apart"]
+           "test_sources_are_told_apart", "test_the_lease_ends_with_the_work", "test_views_keep_a_batch",
+           "test_nothing_is_left", "test_memory_that_may_be_written"]
 
 
 @pytest.mark.skipif(not os.environ.get("IBVCAP_ALL"), reason="only with scripts/test --all")

@@ -28,7 +28,7 @@ def mypy(*words, where, **environment):
 
 @needs_mypy
 def test_the_stub_is_what_the_package_has(tmp_path):
-    (tmp_path / "allowed").write_text(r"ibvcap\.\w+\.__(buffer|array)__" + "\n")  # Python 3.12 has the first
+    (tmp_path / "allowed").write_text(r"ibvcap\.(cuda\.)?\w+\.__(buffer|array)__" + "\n")  # Python 3.12 has the first
     done = mypy("mypy.stubtest", "ibvcap", "--concise", "--allowlist", tmp_path / "allowed",
                 "--ignore-unused-allowlist", where=tmp_path, PYTHONPATH=str(python_package.PATH))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -91,11 +91,11 @@ def compiled_from():
     """The files of the tree that the extension is compiled from, by what the compiler has read."""
     said = subprocess.run(["ninja", "-t", "deps"], cwd=testbed.BUILD, capture_output=True, text=True, check=True)
     objects = re.findall(r"^(\S+\.o): #deps.*\n((?:    .*\n)*)", said.stdout, re.M)
-    rooms = ("python_extension", "status", "frame", "recording")
+    rooms = ("python_extension", "python_cuda", "status", "frame", "recording")
     found = {line.strip() for name, lines in objects if re.search(rf"CMakeFiles/({'|'.join(rooms)})\.dir/", name)
              for line in lines.splitlines()}
     found = {os.path.relpath(os.path.join(testbed.BUILD, name), ROOT) for name in found}
-    return {name for name in found if not name.startswith(("..", "lib/ibvcap/", "build/"))}
+    return {name for name in found if not name.startswith(("..", "lib/ibvcap/", "lib/cuda/", "build/"))}
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_the_source_package_has_all_that_the_extension_is_compiled_from(source_p
     with tarfile.open(source_package) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = compiled_from()
-    assert {"python/module.c", "python/binding.h", "lib/recording/capture.c"} <= wanted
+    assert {"python/module.c", "python/binding.h", "python/cuda/view.c", "lib/recording/capture.c"} <= wanted
     assert wanted - names == set()
     assert {"python/ibvcap/__init__.pyi", "python/ibvcap/py.typed", "LICENSE", "pyproject.toml"} <= names
 
