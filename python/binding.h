@@ -248,7 +248,8 @@ void receiver_release_rows(struct receiver *receiver, const struct ibvcap_rx_bat
 struct member {
 	const char *name;
 	uint16_t offset;
-	char type; /* 'u' uint32_t, 'q' uint64_t, 's' char[]; 'Q' uint64_t, 'I' int32_t: None if all bits are 1 */
+	/* 'u' uint32_t, 'q' uint64_t, 's' char[]; 'Q' uint64_t, 'L' int64_t, 'I' int32_t: None if all bits are 1 */
+	char type;
 };
 /* A row of the table, which has the type of the struct's member. */
 #define MEMBER(of, name) MEMBER_AS(of, name, #name)
@@ -262,7 +263,8 @@ struct member {
 	{                                                              \
 		name, offsetof(struct of, member),                     \
 			_Generic(((struct of *)NULL)->member, uint64_t \
-		                 : 'Q', int32_t                        \
+		                 : 'Q', int64_t                        \
+		                 : 'L', int32_t                        \
 		                 : 'I')                                \
 	}
 PyObject *members_to_dict(const struct member *members, const void *object);

@@ -189,8 +189,11 @@ PyObject *members_to_dict(const struct member *members, const void *object)
 			value = whole == -1 ? Py_NewRef(Py_None) : PyLong_FromLong(whole);
 		} else {
 			memcpy(&large, at, sizeof(large));
-			value = members->type == 'Q' && large == IBVCAP_NOT_KNOWN ? Py_NewRef(Py_None)
-			                                                          : PyLong_FromUnsignedLongLong(large);
+			if (members->type != 'q' && large == IBVCAP_NOT_KNOWN)
+				value = Py_NewRef(Py_None);
+			else
+				value = members->type == 'L' ? PyLong_FromLongLong((int64_t)large)
+				                             : PyLong_FromUnsignedLongLong(large);
 		}
 		if (!value || PyDict_SetItemString(dict, members->name, value) < 0)
 			Py_CLEAR(dict);

@@ -72,6 +72,10 @@ static const struct member info_members[] = {
 	LACK(tai_offset_s),
 	LACK(clock_delay_ns),
 	LACK(system_clock_error_ns),
+	LACK(clock_drift_ppb),
+	LACK(sensor_offset_min_ns),
+	LACK(sensor_offset_ns),
+	LACK(sensor_offset_max_ns),
 	{NULL, 0, 0},
 };
 

@@ -295,6 +295,15 @@ void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct 
 	clock_fill_line(fit, line);
 }
 
+bool clock_fit_drift_ppb(const struct clock_fit *fit, int64_t *drift_ppb)
+{
+	if (!fit->mult || fit->rate_error_ppb >= NOMINAL_ERROR_PPB)
+		return false;
+	*drift_ppb = (int64_t)((((unsigned __int128)NS_PER_S << fit->shift) * NS_PER_S) / fit->mult / fit->hz) -
+	             (int64_t)NS_PER_S;
+	return true;
+}
+
 void clock_fit_miss(const struct clock_fit *fit, struct clock_line *line)
 {
 	line->error_ns += fit->rate_error_ppb; /* in a second */

@@ -57,6 +57,12 @@ struct clock_fit {
 	bool can_step;           /* the device's clock; may be set after clock_fit_init() */
 };
 
+/** False: the counter begins again so soon that it may do so twice between two pairs. */
+static inline bool clock_serves(uint64_t hz, uint64_t mask)
+{
+	return hz && mask / hz >= 2 * CLOCK_RENEWAL_NS / UINT64_C(1000000000);
+}
+
 /** hz is the device's nominal frequency, not 0; mask its valid bits, all low. */
 void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask);
 
@@ -69,6 +75,9 @@ void clock_fit_init(struct clock_fit *fit, uint64_t hz, uint64_t mask);
  * which is a slew.
  */
 void clock_fit_add(struct clock_fit *fit, const struct clock_pair *pair, struct clock_line *line);
+
+/** By how much the device's clock is faster than CLOCK_REALTIME. False: that is not measured yet. */
+bool clock_fit_drift_ppb(const struct clock_fit *fit, int64_t *drift_ppb);
 
 /** There was no pair to add this time: the line's error bound holds for another second. */
 void clock_fit_miss(const struct clock_fit *fit, struct clock_line *line);

@@ -152,6 +152,8 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 		r = check_lossless(reader, setting, stream);
 	if (r == 0)
 		r = check_xdp_flows(reader, setting, stream);
+	if (r == 0)
+		r = config_check_sensor_time(reader, setting, stream);
 	return r < 0 ? r : check_xdp_timestamps(reader, setting, stream);
 }
 

@@ -9,6 +9,8 @@
 
 #include "lib/base/failure.h"
 
+#include "daemon/clock/sensor_time.h"
+
 #include <ibvcap/layout.h>
 #include <ibvcap/layout_tx.h>
 #include <net/if.h>
@@ -169,6 +171,8 @@ struct config_stream {
 	uint32_t n_lossless_groups;
 	struct ibvcap_sequence sequence; /* where the packets have their own number */
 	const char *sequence_text;       /* its keys as config_dump() writes them, a line each */
+	struct sensor_time sensor_time;  /* where the packets have the sensor's time */
+	const char *sensor_time_text;    /* likewise */
 	const char *text;                /* its keys but flows, as config_dump() writes them, a line each */
 	const char *file;                /* the file that it stands in, which may be an included one */
 	int line;

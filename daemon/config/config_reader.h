@@ -35,6 +35,8 @@ int config_reader_read_group(const struct config_reader *reader, const config_se
 /* The check functions of the key groups (key.h): keys against each other. Pure. */
 int config_check_flow(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
 int config_check_sequence(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
+int config_check_sensor_time(const struct config_reader *reader, const config_setting_t *setting,
+                             const struct config_stream *stream);
 int config_check_stream(const struct config_reader *reader, const config_setting_t *setting, const void *entry);
 int config_check_stream_among(const struct config *config, const void *entry, struct failure *failure);
 

@@ -143,8 +143,9 @@ extern const struct key_group top_keys;      /* struct config */
 extern const struct key_group control_keys;  /* struct config */
 extern const struct key_group stream_keys;   /* struct config_stream */
 extern const struct key_group sequence_keys; /* struct config_stream */
-extern const struct key_group flow_keys;     /* struct config_flow */
-extern const struct key_group channel_keys;  /* struct config_channel */
+extern const struct key_group sensor_time_keys;
+extern const struct key_group flow_keys;    /* struct config_flow */
+extern const struct key_group channel_keys; /* struct config_channel */
 extern const struct key_group destination_keys;
 
 #endif

@@ -97,6 +97,20 @@ static const struct key_choice log_levels[] = {
 	{"error", LOG_ERR}, {"warning", LOG_WARNING}, {"info", LOG_INFO}, {"debug", LOG_DEBUG}, {NULL, 0},
 };
 static const struct key_choice endians[] = {{"big", false}, {"little", true}, {NULL, 0}};
+static const struct key_choice sensor_formats[] = {
+	{"count", SENSOR_TIME_COUNT},
+	{"seconds+ns", SENSOR_TIME_SECONDS_NS},
+	{"seconds+us", SENSOR_TIME_SECONDS_US},
+	{"seconds+fraction", SENSOR_TIME_SECONDS_FRACTION},
+	{NULL, 0},
+};
+static const struct key_choice sensor_epochs[] = {
+	{"utc", SENSOR_TIME_UTC},
+	{"tai", SENSOR_TIME_TAI},
+	{"gps", SENSOR_TIME_GPS},
+	{"ntp", SENSOR_TIME_NTP},
+	{NULL, 0},
+};
 static const struct key_choice sources[] = {
 	{"flow", IBVCAP_SOURCE_FLOW},
 	{"port", IBVCAP_SOURCE_PORT},
@@ -265,6 +279,37 @@ const struct key_group sequence_keys = {
 	.check = config_check_sequence,
 };
 
+/* ---- the sensor's time -------------------------------------------------------------------------- */
+
+#define SENSOR(field) FIELD(config_stream, sensor_time.field, text)
+
+static const struct key sensor_time[] = {
+	{"offset", KEY_INTEGER, SENSOR(offset), .live = true, .number = 0, .min = 0, .max = 65507,
+         .help = "where the field with the time is: bytes from the start of the UDP payload; with layout = frame, of "
+                 "the "
+                 "frame"},
+	{"bytes", KEY_INTEGER, SENSOR(bytes), .live = true, .number = 0, .min = 0, .max = SENSOR_TIME_BYTES_MAX,
+         .help = "bytes of that field; 0: the packets have no time"},
+	{"endian", KEY_CHOICE, SENSOR(little_endian), .live = true, .string = "big", .choices = endians,
+         .help = "order of the bytes of a count, of seconds and of their parts"},
+	{"format", KEY_CHOICE, SENSOR(format), .live = true, .string = "count", .choices = sensor_formats,
+         .help = "count: a number of 1/hz of a second; the others: seconds, then 4 bytes of nanoseconds, of "
+                 "microseconds or of 2^-32 seconds"},
+	{"hz", KEY_INTEGER, SENSOR(hz), .live = true, .number = 1000000000, .min = 1, .max = INT32_MAX,
+         .help = "by how much a count grows in a second: 1000000000: it has nanoseconds"},
+	{"period_s", KEY_INTEGER, SENSOR(period_s), .live = true, .number = 0, .min = 0, .max = INT32_MAX,
+         .help = "seconds after which a count begins again at 0; 0: after its bits are all 1"},
+	{"epoch", KEY_CHOICE, SENSOR(epoch), .live = true, .string = "utc", .choices = sensor_epochs,
+         .help = "what the time counts from: utc: 1970, without leap seconds; tai: 1970, with leap seconds, as PTP; "
+                 "gps: 1980-01-06, with leap seconds; ntp: 1900, without"},
+};
+
+const struct key_group sensor_time_keys = {
+	.what = "sensor_time",
+	KEYS(sensor_time),
+	.text = offsetof(struct config_stream, sensor_time_text),
+};
+
 /* ---- streams ----------------------------------------------------------------------------------- */
 
 #define STREAM(field)      FIELD(config_stream, field, text)
@@ -347,6 +392,8 @@ static const struct key stream[] = {
          .help = "groups whose members may be lossless; if both are empty, everyone who may receive"},
 	{"sequence", KEY_GROUP, STREAM(sequence), .group = &sequence_keys,
          .help = "where the packets have a number of their own, so that losses before the card are counted, too"},
+	{"sensor_time", KEY_GROUP, STREAM(sensor_time), .live = true, .group = &sensor_time_keys,
+         .help = "where the packets have the sensor's time, whose offset to their timestamps the status shows"},
 };
 
 const struct key_group stream_keys = {

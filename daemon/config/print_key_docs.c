@@ -18,9 +18,9 @@ static const struct {
 	const char *name;
 	const struct key_group *group;
 } groups[] = {
-	{"top", &top_keys},           {"control", &control_keys}, {"stream", &stream_keys},
-	{"flow", &flow_keys},         {"channel", &channel_keys}, {"destination", &destination_keys},
-	{"sequence", &sequence_keys},
+	{"top", &top_keys},           {"control", &control_keys},         {"stream", &stream_keys},
+	{"flow", &flow_keys},         {"channel", &channel_keys},         {"destination", &destination_keys},
+	{"sequence", &sequence_keys}, {"sensor_time", &sensor_time_keys},
 };
 
 static const struct key_group *find_key_group(const char *name)
@@ -84,8 +84,8 @@ int main(void)
 	bool is_old = false;
 
 	while (fgets(line, sizeof(line), stdin)) {
-		bool is_keys = sscanf(line, ".\\\" @KEYS %31[a-z]%c", name, &end) == 2 && end == '@';
-		bool is_words = sscanf(line, "@WORDS %31[a-z]%c", name, &end) == 2 && end == '@';
+		bool is_keys = sscanf(line, ".\\\" @KEYS %31[a-z_]%c", name, &end) == 2 && end == '@';
+		bool is_words = sscanf(line, "@WORDS %31[a-z_]%c", name, &end) == 2 && end == '@';
 		const struct key_group *group = is_keys || is_words ? find_key_group(name) : NULL;
 
 		if ((is_keys || is_words) && !group) {

@@ -97,7 +97,8 @@ static int interface_take_clock_pair(struct interface *interface, uint64_t patie
 		interface->has_clock = true;
 		return 0;
 	}
-	if (!interface->capabilities.timestamps || !interface->capabilities.clock_hz)
+	if (!interface->capabilities.timestamps ||
+	    !clock_serves(interface->capabilities.clock_hz, interface->capabilities.clock_mask))
 		return -ENOTSUP;
 	r = clock_read_pair(&reader, patience_ns, &pair);
 	if (r < 0)

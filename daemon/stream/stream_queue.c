@@ -4,16 +4,22 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/numa.h"
+#include "daemon/clock/sensor_time.h"
 #include "daemon/memory/geometry.h"
+#include "daemon/ring/rx_peek.h"
 #include "daemon/stream/stream.h"
 #include "daemon/worker/rx_crew.h"
 #include "daemon/worker/rx_loop.h"
 #include "lib/base/min.h"
+#include "lib/base/time.h"
 #include "lib/ibvcap/ring.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+/* A look once a second, which the control thread's timer may bring a little early. */
+#define SENSOR_EARLY_NS (TIME_SECOND_NS / 10)
 
 void stream_queue_init(struct stream_queue *queue, struct stream *stream, uint32_t index)
 {
@@ -209,6 +215,7 @@ static struct status_clock stream_system_clock(const struct interface *interface
 		.clock_delay_ns = IBVCAP_NOT_KNOWN,
 		.system_clock_error_ns = system->is_synchronised ? system->max_error_us * 1000 : IBVCAP_NOT_KNOWN,
 		.tai_offset_s = system->tai_offset_s > 0 ? system->tai_offset_s : -1,
+		.clock_drift_ppb = -1,
 	};
 }
 
@@ -221,6 +228,52 @@ static enum ibvcap_clock_source stream_clock_source(const struct interface *inte
 	return interface->lost_clock ? IBVCAP_CLOCK_SOURCE_SOFTWARE : IBVCAP_CLOCK_SOURCE_DEVICE;
 }
 
+/* Of packets that are spread evenly over those since the last look, and the newest. */
+static void sensor_look_take(struct sensor_look *look, const struct rx_ring *ring, const struct sensor_time *time,
+                             int32_t tai_offset_s)
+{
+	const struct rx_peek_field field = {time->offset, time->bytes};
+	uint64_t head = consumer_load_head(ring->ring), n_new = head - look->head;
+	uint64_t n = u64_min(n_new, SENSOR_OFFSETS_MAX), timestamp_ns;
+	struct sensor_offsets offsets = {.n = 0};
+	uint8_t bytes[SENSOR_TIME_BYTES_MAX];
+	int64_t offset_ns;
+
+	for (uint64_t i = 1; i <= n; i++)
+		if (rx_peek(ring, look->head + n_new * i / n - 1, field, bytes, &timestamp_ns) &&
+		    sensor_time_offset(time, bytes, timestamp_ns, tai_offset_s, &offset_ns))
+			sensor_offsets_add(&offsets, offset_ns);
+	look->head = head;
+	if (offsets.n == 0)
+		return;
+	look->is_known = true;
+	look->min_ns = offsets.ns[0];
+	look->median_ns = offsets.ns[offsets.n / 2];
+	look->max_ns = offsets.ns[offsets.n - 1];
+}
+
+/* -1 says that a number is not known. */
+static int64_t stream_known(int64_t number)
+{
+	return number == -1 ? 0 : number;
+}
+
+static void stream_queue_add_sensor(struct stream_queue *queue, struct status_clock *clock)
+{
+	const struct sensor_time *time = &queue->stream->config->sensor_time;
+	struct sensor_look *look = &queue->sensor;
+	uint64_t now_ns = time_monotonic_ns();
+
+	if (time->bytes && now_ns - look->at_ns >= TIME_SECOND_NS - SENSOR_EARLY_NS) {
+		look->at_ns = now_ns;
+		sensor_look_take(look, &queue->ring, time, clock->tai_offset_s);
+	}
+	look->is_known &= time->bytes != 0;
+	clock->sensor_offset_min_ns = look->is_known ? stream_known(look->min_ns) : -1;
+	clock->sensor_offset_ns = look->is_known ? stream_known(look->median_ns) : -1;
+	clock->sensor_offset_max_ns = look->is_known ? stream_known(look->max_ns) : -1;
+}
+
 void stream_queue_set_clock(struct stream_queue *queue)
 {
 	const struct interface *interface = queue->stream->interface;
@@ -228,7 +281,9 @@ void stream_queue_set_clock(struct stream_queue *queue)
 	uint64_t error_ns = mail.clock.error_ns, before_ns = queue->clock_error_ns;
 	uint64_t past_ns = interface->fit.past_error_ns; /* of the rows since the last renewal */
 	struct status_clock clock = stream_system_clock(interface);
+	int64_t drift_ppb;
 
+	stream_queue_add_sensor(queue, &clock);
 	if (!queue->stream->device_timestamps) {
 		daemon_store_clock(queue->ring.ring, &clock);
 		return;
@@ -242,6 +297,8 @@ void stream_queue_set_clock(struct stream_queue *queue)
 	clock.clock_source = stream_clock_source(interface);
 	if (clock.clock_source == IBVCAP_CLOCK_SOURCE_DEVICE)
 		clock.clock_error_ns = u64_max(past_ns, u64_max(error_ns, before_ns));
+	if (clock.clock_source == IBVCAP_CLOCK_SOURCE_DEVICE && clock_fit_drift_ppb(&interface->fit, &drift_ppb))
+		clock.clock_drift_ppb = (int32_t)stream_known(drift_ppb);
 	if (clock.clock_source == IBVCAP_CLOCK_SOURCE_KERNEL)
 		clock.clock_delay_ns = interface->stamp_delay_ns;
 	daemon_store_clock(queue->ring.ring, &clock);

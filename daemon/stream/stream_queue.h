@@ -20,6 +20,14 @@ struct told_resets {
 	uint64_t at_ns; /* 0: no line yet */
 };
 
+/* At the sensor's time in packets. */
+struct sensor_look {
+	uint64_t head;  /* packets before it were looked at, or passed over */
+	uint64_t at_ns; /* CLOCK_MONOTONIC */
+	bool is_known;  /* the offsets are */
+	int64_t min_ns, median_ns, max_ns;
+};
+
 struct stream_queue {
 	struct stream *stream;
 	uint32_t index;
@@ -31,9 +39,10 @@ struct stream_queue {
 	struct worker *worker;
 	struct rx_crew *crew; /* the interface's, whose thread runs the worker; NULL: it has a thread of its own */
 	bool worker_runs;
-	bool ended;                   /* the worker has mailed that it ends */
-	bool failed;                  /* since the device cannot reset the queue */
-	uint64_t clock_error_ns;      /* bound of the line that was mailed last */
+	bool ended;              /* the worker has mailed that it ends */
+	bool failed;             /* since the device cannot reset the queue */
+	uint64_t clock_error_ns; /* bound of the line that was mailed last */
+	struct sensor_look sensor;
 	struct control_queue control; /* as control sees it */
 	struct told_resets told_resets;
 };

@@ -375,6 +375,10 @@ static inline void daemon_store_clock(struct ibvcap_ring *ring, const struct sta
 	atomic_store_explicit(&ring->clock_delay_ns, clock->clock_delay_ns, memory_order_relaxed);
 	atomic_store_explicit(&ring->system_clock_error_ns, clock->system_clock_error_ns, memory_order_relaxed);
 	atomic_store_explicit(&ring->tai_offset_s, clock->tai_offset_s, memory_order_relaxed);
+	atomic_store_explicit(&ring->clock_drift_ppb, clock->clock_drift_ppb, memory_order_relaxed);
+	atomic_store_explicit(&ring->sensor_offset_min_ns, clock->sensor_offset_min_ns, memory_order_relaxed);
+	atomic_store_explicit(&ring->sensor_offset_ns, clock->sensor_offset_ns, memory_order_relaxed);
+	atomic_store_explicit(&ring->sensor_offset_max_ns, clock->sensor_offset_max_ns, memory_order_relaxed);
 	atomic_store_explicit(&ring->system_clock, (uint32_t)clock->system_clock, memory_order_relaxed);
 	atomic_store_explicit(&ring->clock_source, (uint32_t)clock->clock_source, memory_order_relaxed);
 }
@@ -389,6 +393,10 @@ static inline struct status_clock ring_load_clock(const struct ibvcap_ring *ring
 		.clock_delay_ns = atomic_load_explicit(&ring->clock_delay_ns, memory_order_relaxed),
 		.system_clock_error_ns = atomic_load_explicit(&ring->system_clock_error_ns, memory_order_relaxed),
 		.tai_offset_s = atomic_load_explicit(&ring->tai_offset_s, memory_order_relaxed),
+		.clock_drift_ppb = atomic_load_explicit(&ring->clock_drift_ppb, memory_order_relaxed),
+		.sensor_offset_min_ns = atomic_load_explicit(&ring->sensor_offset_min_ns, memory_order_relaxed),
+		.sensor_offset_ns = atomic_load_explicit(&ring->sensor_offset_ns, memory_order_relaxed),
+		.sensor_offset_max_ns = atomic_load_explicit(&ring->sensor_offset_max_ns, memory_order_relaxed),
 	};
 }
 

@@ -51,8 +51,13 @@ const char *status_clock_text(const struct status_clock *clock, char text[STATUS
 	clock_append_error(text, ", ", clock->system_clock_error_ns);
 	used = strlen(text);
 	if (clock->tai_offset_s >= 0)
-		snprintf(text + used, STATUS_CLOCK_BYTES - used, "; TAI is UTC + %d s", clock->tai_offset_s);
+		used += (size_t)snprintf(text + used, STATUS_CLOCK_BYTES - used, "; TAI is UTC + %d s",
+		                         clock->tai_offset_s);
 	else
-		snprintf(text + used, STATUS_CLOCK_BYTES - used, "; TAI offset not known");
+		used += (size_t)snprintf(text + used, STATUS_CLOCK_BYTES - used, "; TAI offset not known");
+	if (clock->sensor_offset_ns != -1)
+		snprintf(text + used, STATUS_CLOCK_BYTES - used,
+		         "; timestamps are the sensor's time + %" PRId64 " ns (%" PRId64 " to %" PRId64 ")",
+		         clock->sensor_offset_ns, clock->sensor_offset_min_ns, clock->sensor_offset_max_ns);
 	return text;
 }

@@ -13,6 +13,10 @@ struct status_clock {
 	uint64_t clock_delay_ns;
 	uint64_t system_clock_error_ns;
 	int32_t tai_offset_s;
+	int32_t clock_drift_ppb;
+	int64_t sensor_offset_min_ns;
+	int64_t sensor_offset_ns;
+	int64_t sensor_offset_max_ns;
 };
 
 /* Of a reader without a ring: nothing is known. */
@@ -20,7 +24,11 @@ struct status_clock {
 	((struct status_clock){.clock_error_ns = IBVCAP_NOT_KNOWN,        \
 	                       .clock_delay_ns = IBVCAP_NOT_KNOWN,        \
 	                       .system_clock_error_ns = IBVCAP_NOT_KNOWN, \
-	                       .tai_offset_s = -1})
+	                       .tai_offset_s = -1,                        \
+	                       .clock_drift_ppb = -1,                     \
+	                       .sensor_offset_min_ns = -1,                \
+	                       .sensor_offset_ns = -1,                    \
+	                       .sensor_offset_max_ns = -1})
 
 /** Copy these members from one of these structs to another. */
 #define STATUS_CLOCK_COPY(to, from)                                          \
@@ -31,9 +39,13 @@ struct status_clock {
 		(to)->clock_delay_ns = (from)->clock_delay_ns;               \
 		(to)->system_clock_error_ns = (from)->system_clock_error_ns; \
 		(to)->tai_offset_s = (from)->tai_offset_s;                   \
+		(to)->clock_drift_ppb = (from)->clock_drift_ppb;             \
+		(to)->sensor_offset_min_ns = (from)->sensor_offset_min_ns;   \
+		(to)->sensor_offset_ns = (from)->sensor_offset_ns;           \
+		(to)->sensor_offset_max_ns = (from)->sensor_offset_max_ns;   \
 	} while (0)
 
-#define STATUS_CLOCK_BYTES 256
+#define STATUS_CLOCK_BYTES 384
 
 /** "clock kernel, when it took the packet: error not known; system clock synchronised, …" Returns text. */
 const char *status_clock_text(const struct status_clock *clock, char text[STATUS_CLOCK_BYTES]);

@@ -89,6 +89,18 @@ static const struct status_field stream_fields[] = {
               .may_lack = true),
 	FIELD(tai_offset_s, I32, LEVEL, "s", "TAI - UTC, as the kernel has it; not known if no program told it",
               .may_lack = true),
+	FIELD(clock_drift_ppb, I32, LEVEL, NULL,
+              "By how many parts in 10^9 the card's clock is faster than the clock of this machine, by the last 30 to "
+              "60 s; negative: it is slower; not known of other stamps",
+              .may_lack = true),
+	FIELD(sensor_offset_min_ns, I64, LEVEL, "ns",
+              "The least of the offsets of which sensor_offset_ns is the median: the packets that waited least",
+              .may_lack = true),
+	FIELD(sensor_offset_ns, I64, LEVEL, "ns",
+              "Timestamp minus the sensor's own time (sensor_time), the median of up to 63 packets of the newest "
+              "second that had such packets; not known of other streams, and if TAI is not known that the time needs",
+              .may_lack = true),
+	FIELD(sensor_offset_max_ns, I64, LEVEL, "ns", "The greatest of these offsets", .may_lack = true),
 	FIELD(loss_packets, U64, LEVEL, "packets",
               "The packets of the last loss for want of a free row that the ring still records; 0: it records none"),
 	FIELD(loss_from_ns, U64, TIME, "ns", "That loss happened after this time; 0: before the first reading"),
@@ -100,7 +112,6 @@ static const struct status_field stream_fields[] = {
               "The process of the last consumer that stopped the queue and was then demoted, or left; 0: none"),
 	FIELD(stall_uid, U32, LABEL, NULL, "The user of that consumer"),
 	FIELD(stall_until_ns, U64, TIME, "ns", "When that consumer was demoted, or left"),
-	HIDDEN(reserved),
 	{0},
 };
 #undef PART

@@ -17,6 +17,7 @@ enum status_type {
 	STATUS_U32,
 	STATUS_I32,
 	STATUS_U64,
+	STATUS_I64,
 	STATUS_HEX,  /* uint64_t; shown as 16 hexadecimal digits, since many readers of JSON cannot hold it */
 	STATUS_BOOL, /* uint32_t */
 	STATUS_WORD, /* uint32_t; shown as its word */

@@ -44,7 +44,7 @@ INTERFACE_COUNTERS = ["out_of_buffer", "port_discards", "card_dropped", "damaged
 HEADER = struct.Struct("=IHHII")
 PART_BODY = struct.Struct("=II")
 # Structs of ibvcap.h: the size, and the members behind it.
-STREAM_BODY = struct.Struct("@N64s16s64s16s16sQIIIIIIIIQQQQPIIiIQIIQQi")
+STREAM_BODY = struct.Struct("@N64s16s64s16s16sQIIIIIIIIQQQQPIIiIQIIQQiiqqq")
 FLOW_BODY = struct.Struct("@N64sIi48s48sHHI256s")
 CONSUMER_BODY = struct.Struct("@N64sIIiIPII32s")
 CHANNEL_BODY = struct.Struct("@N64s16s64s16s16sQQIIIIIIIIPII16s192s")
@@ -90,7 +90,9 @@ def decode_part(kind, part):
                 "clock_source": f[14], "clock_error_ns": f[15], "loss_packets": f[16], "loss_from_ns": f[17],
                 "loss_to_ns": f[18], **counters(STREAM_COUNTERS, f[20], part), "reading_age_ms": f[21],
                 "stall_pid": f[22], "stall_uid": f[23], "stall_until_ns": f[24], "n_queues": f[25],
-                "system_clock": f[26], "clock_delay_ns": f[27], "system_clock_error_ns": f[28], "tai_offset_s": f[29]}
+                "system_clock": f[26], "clock_delay_ns": f[27], "system_clock_error_ns": f[28], "tai_offset_s": f[29],
+                "clock_drift_ppb": f[30],
+                "sensor_offset_min_ns": f[31], "sensor_offset_ns": f[32], "sensor_offset_max_ns": f[33]}
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack_from(part)
         return {"stream": text(f[1]), "queue": f[2], "policy": f[3], "pid": f[4], "uid": f[5],

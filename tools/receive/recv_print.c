@@ -240,6 +240,14 @@ static void recv_print_sequence(const struct ibvcap_tracker *tracker, uint64_t i
 	tracker_print_missing(tracker, MISSING_PRINTED);
 }
 
+static void recv_print_sensor(const struct ibvcap_rx_info *info)
+{
+	if (info->sensor_offset_ns != -1)
+		printf("  timestamps are the sensor's time + %" PRId64 " ns (median of the newest second; %" PRId64
+		       " to %" PRId64 ")\n",
+		       info->sensor_offset_ns, info->sensor_offset_min_ns, info->sensor_offset_max_ns);
+}
+
 static json_t *recv_sequence_to_json(const struct recv_summary *summary)
 {
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
@@ -311,6 +319,7 @@ static void print_recv_json(const struct recv_summary *summary)
 		json_object_set_new(all, "latency", latency_to_json(summary));
 	if (summary->tracker)
 		json_object_set_new(all, "sequence", recv_sequence_to_json(summary));
+	json_object_set_new(all, "sensor_offset_ns", known_to_json((uint64_t)summary->info.sensor_offset_ns));
 	json_object_set_new(all, "account", recv_account_to_json(summary));
 	report_json(all, JSON_INDENT(2));
 }
@@ -362,5 +371,6 @@ void recv_print_summary(const struct recv_summary *summary)
 	}
 	if (summary->tracker)
 		recv_print_sequence(summary->tracker, summary->account.interface_lost, summary->options->sources);
+	recv_print_sensor(&summary->info);
 	recv_print_verdict(&summary->verdict);
 }

@@ -171,6 +171,10 @@ static void metric_name(enum status_kind_of_part kind, const struct status_field
 
 static void print_value(FILE *to, const char *unit, uint64_t value)
 {
+	if (unit && strcmp(unit, "ns") == 0 && (int64_t)value < 0) {
+		fputc('-', to);
+		value = -value;
+	}
 	if (unit && strcmp(unit, "ns") == 0)
 		fprintf(to, "%" PRIu64 ".%09" PRIu64 "\n", value / NS_PER_S, value % NS_PER_S);
 	else if (unit && strcmp(unit, "ms") == 0)

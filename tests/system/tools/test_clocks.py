@@ -5,6 +5,8 @@ import ctypes
 import json
 import os
 import re
+import struct
+import time
 
 import pytest
 
@@ -148,6 +150,43 @@ def test_all_say_the_same_of_a_clock(start_daemon, wire, record, tmp, clock):  #
                 assert system_error is None, (name, views)
             else:
                 assert expected[1] <= system_error < expected[1] + GROWTH_NS, (name, views)
+
+
+def stamped(delay_ns):
+    """A payload with the time of a sensor, seconds and nanoseconds: it is sent delay_ns later."""
+    now = time.time_ns() - delay_ns
+    return b"lidar: " + struct.pack("<QI", now // 10**9, now % 10**9) + bytes(100)
+
+
+def test_a_sensors_own_time_is_compared_with_ours(start_daemon, wire, clock):
+    """After a reload that says TAI, the same packets have an offset that is 37 s greater."""
+    clock.set("synchronised", 37)
+    described = {"offset": 7, "bytes": 12, "endian": "little", "format": "seconds+ns"}
+    one = start_daemon([testbed.stream(wire, sensor_time=described)], environment=clock.environment).wait_ready()
+    fields = ("sensor_offset_min_ns", "sensor_offset_ns", "sensor_offset_max_ns")
+
+    def offsets():
+        (stream,) = json.loads(ibvcap("status", "--json", "--socket", one.socket_path).stdout)["streams"]
+        return [stream[field] for field in fields]
+
+    def send_until(is_right):
+        def sent():
+            wire.send(*[wire.frame(payload, 7502) for payload in (*[stamped(50_000_000)] * 3, b"short")])
+            return offsets()[0] is not None and is_right(offsets())
+        testbed.wait_until(sent, 20, offsets)
+
+    assert offsets() == [None] * 3
+    send_until(lambda found: 49_000_000 < found[0] <= found[1] <= found[2] < 5 * 10**9)
+    text = ibvcap("status", "--socket", one.socket_path).stdout
+    assert re.search(r"; timestamps are the sensor's time \+ \d+ ns \(\d+ to \d+\)", text), text
+    found = samples(ibvcap("metrics", "--socket", one.socket_path).stdout)
+    assert all(0 < value < 5 for value in found["ibvcap_stream_sensor_offset_seconds"].values()), found
+    checked = ibvcap("check", "lidar", "--sequence", testbed.ROOT / "conf/sequence/pattern.conf", "--duration", 0.1,
+                     "--socket", one.socket_path).stdout
+    assert "timestamps are the sensor's time + " in checked, checked
+    one.config.write_text(one.config.read_text().replace('endian = "little";', 'endian = "little"; epoch = "tai";'))
+    assert "1 kept" in ibvcap("reload", "--socket", one.socket_path).stdout
+    send_until(lambda found: 37 * 10**9 < found[0] <= found[1] <= found[2] < 42 * 10**9)
 
 
 def test_the_settings_of_a_card_are_a_hint(daemon, wire):

@@ -195,6 +195,7 @@ NO_PANEL = {
     "of the last loss, which the counters' panels show, and 'ibvcap why' explains": {
         "ibvcap_interface_loss_packets", "ibvcap_interface_loss_from_timestamp_seconds",
         "ibvcap_interface_loss_to_timestamp_seconds"},
+    "set when a consumer attaches": {"ibvcap_consumer_lease_blocks"},
     "changes with leap seconds": {"ibvcap_stream_tai_offset_seconds"},
     "of each sender; the panels have the sum of their channel": {
         "ibvcap_sender_fragmented_packets_total", "ibvcap_sender_fragments_total"},

@@ -6,6 +6,7 @@
 #include <criterion/new/assert.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #define NS_PER_S UINT64_C(1000000000)
 #define EPOCH_NS UINT64_C(1700000000000000000)
@@ -94,14 +95,18 @@ Test(clock, a_device_100_ppm_off_is_followed)
 		const struct machine m = {.hz = 156250000, .off_ppb = off_ppb[i], .mask = UINT64_MAX};
 		struct clock_fit fit;
 		struct clock_line line;
+		int64_t drift_ppb;
 
 		clock_fit_init(&fit, m.hz, m.mask);
+		cr_expect(not(clock_fit_drift_ppb(&fit, &drift_ppb)));
 		run(&m, &fit, &line, 1, 10);
 		for (uint64_t ns = 10 * NS_PER_S; ns <= 11 * NS_PER_S; ns += 999983) {
 			cr_assert(le(u64, error_at(&m, &line, ns), 2000));
 			cr_assert(le(u64, error_at(&m, &line, ns), line.error_ns));
 		}
 		cr_expect(le(u64, line.error_ns, 5000));
+		cr_assert(clock_fit_drift_ppb(&fit, &drift_ppb));
+		cr_expect(le(i64, llabs(drift_ppb - off_ppb[i]), 500));
 	}
 }
 
@@ -179,6 +184,14 @@ Test(clock, a_counter_of_32_bits_serves_half_its_range)
 		cr_assert(le(u64, error_at(&m, &line, s * NS_PER_S - NS_PER_S / 2), line.error_ns));
 		cr_assert(le(u64, error_at(&m, &line, s * NS_PER_S + NS_PER_S / 2), line.error_ns));
 	}
+}
+
+Test(clock, a_counter_that_begins_again_within_two_renewals_serves_for_nothing)
+{
+	cr_expect(clock_serves(1000000000, UINT32_MAX));
+	cr_expect(clock_serves(78125000, UINT64_MAX >> 1));
+	cr_expect(not(clock_serves(1000000000, UINT32_MAX >> 1)));
+	cr_expect(not(clock_serves(0, UINT64_MAX)));
 }
 
 Test(clock, a_step_of_the_host_is_followed_at_the_next_pair_and_the_rate_kept)

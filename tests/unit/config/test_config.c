@@ -504,8 +504,8 @@ static bool is_commented_key(const char *text)
 
 Test(config, the_shipped_file_loads_and_shows_every_key_at_its_default)
 {
-	const struct key_group *const groups[] = {&top_keys,     &control_keys,     &stream_keys,  &flow_keys,
-	                                          &channel_keys, &destination_keys, &sequence_keys};
+	const struct key_group *const groups[] = {&top_keys,     &control_keys,     &stream_keys,   &flow_keys,
+	                                          &channel_keys, &destination_keys, &sequence_keys, &sensor_time_keys};
 	struct config *config = NULL;
 	char *text = read_shipped();
 

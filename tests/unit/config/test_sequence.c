@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The shipped descriptions of packet numbers, included into a configuration, on packets as their formats have them. */
+/*
+ * The shipped descriptions of packet numbers, included into a configuration, on packets as their formats have them. And
+ * what is refused in descriptions of numbers and of the sensor's time.
+ */
 #include "daemon/config/config.h"
 
 #include <criterion/criterion.h>
@@ -268,4 +271,49 @@ Test(sequence, keys_that_do_not_fit_are_refused_with_what_is_accepted)
 		cr_expect(eq(ptr, (void *)load(wrong[i].keys), NULL), "accepted: %s", wrong[i].keys);
 		cr_expect(strstr(failure.text, wrong[i].said) != NULL, "%s: %s", wrong[i].keys, failure.text);
 	}
+}
+
+static struct config *load_sensor_time(const char *keys)
+{
+	struct config *config = NULL;
+	char text[2048];
+
+	snprintf(text, sizeof(text),
+	         "streams = ( { name = \"a\"; interface = \"lo\"; payload_size = %d; application_header_bytes = 16;\n"
+	         "flows = ( { destination = \"239.1.2.3\"; port = 1; } ); sensor_time = { %s }; } );\n",
+	         PAYLOAD_BYTES, keys);
+	config_load_text("/etc/test.conf", text, &config, &failure);
+	return config;
+}
+
+Test(sensor_time, keys_that_do_not_fit_are_refused_with_what_is_accepted)
+{
+	static const struct {
+		const char *keys;
+		const char *said;
+	} wrong[] = {
+		{"offset = 4;", "needs 'bytes'"},
+		{"bytes = 8; offset = 121;", "accepted is 120 at most"},
+		{"bytes = 8; offset = 10;", "in the 16 application_header_bytes nor behind them"},
+		{"bytes = 9;", "accepted is 1 to 8"},
+		{"bytes = 4; format = \"seconds+ns\";", "accepted is 5 to 12"},
+		{"bytes = 8; format = \"seconds+us\"; period_s = 3600;", "period_s without format"},
+		{"bytes = 4; hz = 1000000; period_s = 4295;", "too short for it"},
+	};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		cr_expect(eq(ptr, (void *)load_sensor_time(wrong[i].keys), NULL), "accepted: %s", wrong[i].keys);
+		cr_expect(strstr(failure.text, wrong[i].said) != NULL, "%s: %s", wrong[i].keys, failure.text);
+	}
+}
+
+Test(sensor_time, keys_that_fit_are_taken)
+{
+	struct config *config =
+		load_sensor_time("offset = 8; bytes = 8; format = \"seconds+fraction\"; epoch = \"ntp\";");
+
+	cr_assert(config != NULL, "%s", failure.text);
+	cr_expect(eq(u8, config->streams[0].sensor_time.format, SENSOR_TIME_SECONDS_FRACTION));
+	cr_expect(eq(u8, config->streams[0].sensor_time.epoch, SENSOR_TIME_NTP));
+	config_free(config);
 }

@@ -466,7 +466,7 @@ Test(rx, info_says_what_the_ring_is)
 
 	daemon_store_clock(a.ring.ring,
 	                   &(struct status_clock){IBVCAP_CLOCK_SOURCE_DEVICE, IBVCAP_SYSTEM_CLOCK_SYNCHRONISED, 250,
-	                                          IBVCAP_NOT_KNOWN, 120000, 37});
+	                                          IBVCAP_NOT_KNOWN, 120000, 37, 1500, -9, -5, -2});
 	cr_assert_eq(ibvcap_rx_info(a.rx, &info), 0);
 	cr_expect_str_eq(info.stream, "test");
 	cr_expect_eq(info.epoch, EPOCH);
@@ -480,6 +480,10 @@ Test(rx, info_says_what_the_ring_is)
 	cr_expect_eq(info.system_clock, IBVCAP_SYSTEM_CLOCK_SYNCHRONISED);
 	cr_expect_eq(info.system_clock_error_ns, 120000);
 	cr_expect_eq(info.tai_offset_s, 37);
+	cr_expect_eq(info.clock_drift_ppb, 1500);
+	cr_expect_eq(info.sensor_offset_min_ns, -9);
+	cr_expect_eq(info.sensor_offset_ns, -5);
+	cr_expect_eq(info.sensor_offset_max_ns, -2);
 }
 
 Test(rx, a_batch_whose_size_is_not_set_is_refused_and_nothing_is_leased)

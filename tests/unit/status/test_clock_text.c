@@ -16,7 +16,8 @@ Test(clock_text, the_stamps_of_a_card_have_a_bound)
 	                                   .clock_error_ns = 820,
 	                                   .clock_delay_ns = IBVCAP_NOT_KNOWN,
 	                                   .system_clock_error_ns = 120000,
-	                                   .tai_offset_s = 37};
+	                                   .tai_offset_s = 37,
+	                                   .sensor_offset_ns = -1};
 
 	cr_expect_str_eq(status_clock_text(&clock, text),
 	                 "clock device, when the card received the packet: error at most 820 ns; system clock "
@@ -68,7 +69,12 @@ Test(clock_text, the_longest_one_fits)
 	                                   .clock_error_ns = UINT64_MAX - 1,
 	                                   .clock_delay_ns = UINT64_MAX - 1,
 	                                   .system_clock_error_ns = UINT64_MAX - 1,
-	                                   .tai_offset_s = INT32_MAX};
+	                                   .tai_offset_s = INT32_MAX,
+	                                   .sensor_offset_min_ns = INT64_MIN,
+	                                   .sensor_offset_ns = INT64_MIN,
+	                                   .sensor_offset_max_ns = INT64_MIN};
 
-	cr_expect_not_null(strstr(status_clock_text(&clock, text), "; TAI is UTC + 2147483647 s"));
+	cr_expect_not_null(strstr(status_clock_text(&clock, text),
+	                          "; TAI is UTC + 2147483647 s; timestamps are the sensor's time + "
+	                          "-9223372036854775808 ns (-9223372036854775808 to -9223372036854775808)"));
 }

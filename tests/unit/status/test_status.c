@@ -79,8 +79,8 @@ Test(status, each_counter_of_the_shared_memory_has_a_row)
 /* Padding counts as a member, too: the daemon would send what its stack had there. */
 Test(status, each_member_of_a_struct_has_a_row)
 {
-	static const uint16_t sizes[] = {[STATUS_U16] = 2, [STATUS_U32] = 4,  [STATUS_I32] = 4, [STATUS_U64] = 8,
-	                                 [STATUS_HEX] = 8, [STATUS_BOOL] = 4, [STATUS_WORD] = 4};
+	static const uint16_t sizes[] = {[STATUS_U16] = 2, [STATUS_U32] = 4, [STATUS_I32] = 4,  [STATUS_U64] = 8,
+	                                 [STATUS_I64] = 8, [STATUS_HEX] = 8, [STATUS_BOOL] = 4, [STATUS_WORD] = 4};
 
 	for (unsigned kind = 0; kind < STATUS_N_PARTS; kind++) {
 		const struct status_part *part = &status_parts[kind];

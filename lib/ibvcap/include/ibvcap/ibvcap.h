@@ -206,7 +206,11 @@ struct ibvcap_rx_info {
 	uint64_t clock_delay_ns;
 	uint64_t system_clock_error_ns; /* maximum error of CLOCK_REALTIME, by that program; IBVCAP_NOT_KNOWN */
 	int32_t tai_offset_s;           /* TAI - UTC, by the kernel; -1: it is not told */
-	uint32_t reserved;
+	int32_t clock_drift_ppb;        /* by which the card's clock is faster than CLOCK_REALTIME; -1: not known */
+	/* Timestamp minus the sensor's time, in the newest second: least, median and greatest; -1: not known. */
+	int64_t sensor_offset_min_ns;
+	int64_t sensor_offset_ns;
+	int64_t sensor_offset_max_ns;
 };
 
 /**
@@ -924,7 +928,10 @@ struct ibvcap_status_stream {
 	uint64_t clock_delay_ns;
 	uint64_t system_clock_error_ns;
 	int32_t tai_offset_s;
-	uint32_t reserved;
+	int32_t clock_drift_ppb;
+	int64_t sensor_offset_min_ns;
+	int64_t sensor_offset_ns;
+	int64_t sensor_offset_max_ns;
 };
 
 /* Packets that a stream captures, on all its queues. */

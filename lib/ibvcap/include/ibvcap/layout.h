@@ -320,6 +320,8 @@ struct ibvcap_ring {
 	IBVCAP_ATOMIC(uint64_t) clock_delay_ns;
 	IBVCAP_ATOMIC(uint64_t) system_clock_error_ns; /* maximum error of CLOCK_REALTIME, or IBVCAP_NOT_KNOWN */
 	IBVCAP_ATOMIC(int32_t) tai_offset_s;           /* TAI - UTC as the kernel has it; -1: it is not told */
+	/* By how much the card's clock is faster than CLOCK_REALTIME; -1: not known. */
+	IBVCAP_ATOMIC(int32_t) clock_drift_ppb;
 
 	/* Packets published. The worker stores it with release once per batch; readers load it with acquire. */
 	alignas(IBVCAP_CURSOR_ALIGN) IBVCAP_ATOMIC(uint64_t) head;
@@ -353,6 +355,13 @@ struct ibvcap_ring {
 	 * all: packets may pass these uncounted. Stored before interface_read_ns.
 	 */
 	IBVCAP_ATOMIC(uint64_t) interface_uncounted;
+	/*
+	 * Timestamp minus the sensor's own time, of packets of the newest second that had one: least, median and
+	 * greatest. -1: not known.
+	 */
+	IBVCAP_ATOMIC(int64_t) sensor_offset_min_ns;
+	IBVCAP_ATOMIC(int64_t) sensor_offset_ns;
+	IBVCAP_ATOMIC(int64_t) sensor_offset_max_ns;
 
 	alignas(IBVCAP_CURSOR_ALIGN) struct ibvcap_ledger ledger;
 };
