@@ -136,7 +136,7 @@ FOREIGN = {
     "libmnl/": ["daemon/net"],
     "cpuid.h": ["daemon/net/driver.c"],
     "linux/netlink.h": ["softhca/device", "softhca/nldev", "softhca/preload"],
-    "linux/rtnetlink.h": ["daemon/net", "softhca/roce/neighbor.c"],
+    "linux/rtnetlink.h": ["daemon/net", "lib/base/interface_name.c", "softhca/roce/neighbor.c"],
     "linux/neighbour.h": ["daemon/net", "softhca/roce/neighbor.c"],
     "linux/netfilter": ["softhca/device"],
     "linux/if_packet.h": ["daemon/backend/packet", "daemon/net/takers.c", "daemon/backend/socket", "softhca/wire",

@@ -176,13 +176,15 @@ int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *fai
 	if (r < 0)
 		return r;
 	channel->epoch = epoch;
-	log_message(LOG_INFO, &(struct log_about){.channel = config->name, .interface = config->interface},
-	            "channel '%s': interface %s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
-	            "bytes in %u kB pages, rate %llu Mb/s%s",
-	            config->name, config->interface, channel->interface->capabilities.device, config->n_destinations,
-	            config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
-	            (unsigned long long)config->rate_limit_bps / 1000000,
-	            config->device_pacing ? ", kept by the device" : "");
+	log_message(
+		LOG_INFO, &(struct log_about){.channel = config->name, .interface = config->interface},
+		"channel '%s': interface %s%s%s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
+		"bytes in %u kB pages, rate %llu Mb/s%s",
+		config->name, config->interface, config->interface_alias[0] ? ", that is " : "",
+		config->interface_alias, channel->interface->capabilities.device, config->n_destinations,
+		config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
+		(unsigned long long)config->rate_limit_bps / 1000000,
+		config->device_pacing ? ", kept by the device" : "");
 	channel_log_send_time(channel);
 	if (channel->cut_bytes)
 		log_message(LOG_INFO, &(struct log_about){.channel = config->name, .interface = config->interface},

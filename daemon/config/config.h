@@ -7,6 +7,7 @@
 #ifndef DAEMON_CONFIG_CONFIG_H
 #define DAEMON_CONFIG_CONFIG_H
 
+#include "lib/base/interface_name.h"
 #include "lib/base/failure.h"
 
 #include "daemon/clock/sensor_time.h"
@@ -129,8 +130,9 @@ struct config_flow {
 
 struct config_stream {
 	char name[IBVCAP_STREAM_NAME_MAX];
-	char renamed_from[IBVCAP_STREAM_NAME_MAX]; /* "", or its name before the reload that replaces this config */
-	char interface[IFNAMSIZ];
+	char renamed_from[IBVCAP_STREAM_NAME_MAX];  /* "", or its name before the reload that replaces this config */
+	char interface[IFNAMSIZ];                   /* as the kernel lists it */
+	char interface_alias[INTERFACE_NAME_BYTES]; /* the other name that the file has for it; or "" */
 	enum config_backend backend;
 	const struct config_flow *flows;
 	uint32_t n_flows;
@@ -206,7 +208,8 @@ struct config_destination {
 /* Channels of one interface share a worker thread, so their poll, spin_us and cpu are the same. */
 struct config_channel {
 	char name[IBVCAP_CHANNEL_NAME_MAX];
-	char interface[IFNAMSIZ];
+	char interface[IFNAMSIZ];                   /* as the kernel lists it */
+	char interface_alias[INTERFACE_NAME_BYTES]; /* the other name that the file has for it; or "" */
 	enum config_backend backend;
 	const struct config_destination *destinations;
 	uint32_t n_destinations;

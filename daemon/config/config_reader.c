@@ -7,6 +7,8 @@
 #include "daemon/config/config.h"
 #include "daemon/config/key.h"
 
+#include "lib/base/interface_name.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -128,6 +130,38 @@ static int config_reader_read_string(const struct config_reader *reader, const c
 		return 0;
 	return config_reader_failure(reader, setting, "%s = \"%s\": accepted is %s%s", key->name, text,
 	                             key_accepted(key, accepted, sizeof(accepted)), key_hint(key, text));
+}
+
+/* An interface may come later, but a name for which there is no room has to be there. */
+static int config_reader_read_interface(const struct config_reader *reader, const config_setting_t *setting,
+                                        const struct key *key, char *base)
+{
+	const char *text = setting ? config_setting_get_string(setting) : "";
+	size_t length = strlen(text);
+	char accepted[ACCEPTED_BYTES], *field = base + key->offset, *alias = base + key->count;
+	bool is_first = !reader->failure->text[0];
+	int r;
+
+	if (length == 0 || length >= INTERFACE_NAME_BYTES)
+		return config_reader_failure(reader, setting, "%s = \"%s\": accepted is %s", key->name, text,
+		                             key_accepted(key, accepted, sizeof(accepted)));
+	alias[0] = '\0';
+	if (interface_name_find(text, field) == 0) {
+		if (strcmp(text, field) != 0)
+			memcpy(alias, text, length + 1);
+		return 0;
+	}
+	if (length < IFNAMSIZ) {
+		memcpy(field, text, length + 1);
+		return 0;
+	}
+	r = config_reader_failure(reader, setting,
+	                          "%s = \"%s\": no interface of this network namespace has this other name (altname, "
+	                          "ip-link(8))",
+	                          key->name, text);
+	if (is_first)
+		reader->failure->exit_code = EX_UNAVAILABLE; /* as of another interface that is not there */
+	return r;
 }
 
 /* ---- arrays -------------------------------------------------------------------------------------- */
@@ -299,6 +333,8 @@ static int config_reader_read_key(const struct config_reader *reader, const conf
 		return config_reader_read_group(reader, setting, key->group, base);
 	case KEY_LIST:
 		return config_reader_read_list(reader, setting, key, base);
+	case KEY_INTERFACE:
+		return config_reader_read_interface(reader, setting, key, base);
 	default:
 		return config_reader_read_string(reader, setting, key, base);
 	}

@@ -2,6 +2,7 @@
 /* Describes rows of the key table in words, and accesses the fields that rows describe. */
 #include "daemon/config/key.h"
 
+#include "lib/base/interface_name.h"
 #include "lib/base/nearest.h"
 
 #include <inttypes.h>
@@ -76,6 +77,10 @@ const char *key_accepted(const struct key *key, char *buffer, size_t bytes)
 		break;
 	case KEY_STRING:
 		key_append(buffer, bytes, "a string in double quotes, 1 to %zu characters", key->bytes - 1);
+		break;
+	case KEY_INTERFACE:
+		key_append(buffer, bytes, "a name of a network interface in double quotes, 1 to %d characters",
+		           INTERFACE_NAME_BYTES - 1);
 		break;
 	case KEY_NAME:
 		key_append(buffer, bytes, "a string in double quotes, 1 to %zu letters, digits, '.', '_' and '-'",

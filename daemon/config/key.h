@@ -19,26 +19,27 @@ struct config_reader;
 
 /* The type of the value, and of the field that it is stored in. */
 enum key_type {
-	KEY_INTEGER, /* an integer of 1, 2, 4 or 8 bytes */
-	KEY_BOOLEAN, /* bool */
-	KEY_CHOICE,  /* a string, one of choices: an integer or enum */
-	KEY_STRING,  /* not empty: char array */
-	KEY_NAME,    /* a string of letters, digits, '.', '_' and '-': char array */
-	KEY_PATH,    /* an absolute path: char array */
-	KEY_MODE,    /* a string of octal permissions: mode_t */
-	KEY_ADDRESS, /* a string, unicast or multicast: struct config_address */
-	KEY_UNICAST, /* a string: struct config_address, AF_UNSPEC if empty */
-	KEY_PREFIX,  /* a string, an address or prefix: likewise; its length in bits goes to the uint8_t at .count */
-	KEY_MAC,     /* a string, of a station or group: 6 bytes; the bool at .count is false if it is empty */
-	KEY_STATION, /* likewise, of a station */
-	KEY_NUMBER,  /* an integer, also as a string, "0x" for hexadecimal, or one of choices: int32_t */
-	KEY_BYTES,   /* a string of hexadecimal digits, two a byte: array of bytes; all 0xff if it is empty */
-	KEY_GID,     /* a string, name or number: gid_t, (gid_t)-1 if empty */
-	KEY_UIDS,    /* an array of strings and integers: pointer to uid_t, counted at .count */
-	KEY_GIDS,    /* likewise gid_t */
-	KEY_NUMBERS, /* an array of integers from .min to .max: pointer to uint32_t, counted at .count */
-	KEY_GROUP,   /* { … }: fields of the same struct */
-	KEY_LIST,    /* ( { … }, … ): pointer to structs, counted at .count */
+	KEY_INTEGER,   /* an integer of 1, 2, 4 or 8 bytes */
+	KEY_BOOLEAN,   /* bool */
+	KEY_CHOICE,    /* a string, one of choices: an integer or enum */
+	KEY_STRING,    /* not empty: char array */
+	KEY_INTERFACE, /* a string, any name of an interface: char array for that which the kernel lists it under */
+	KEY_NAME,      /* a string of letters, digits, '.', '_' and '-': char array */
+	KEY_PATH,      /* an absolute path: char array */
+	KEY_MODE,      /* a string of octal permissions: mode_t */
+	KEY_ADDRESS,   /* a string, unicast or multicast: struct config_address */
+	KEY_UNICAST,   /* a string: struct config_address, AF_UNSPEC if empty */
+	KEY_PREFIX,    /* a string, an address or prefix: likewise; its length in bits goes to the uint8_t at .count */
+	KEY_MAC,       /* a string, of a station or group: 6 bytes; the bool at .count is false if it is empty */
+	KEY_STATION,   /* likewise, of a station */
+	KEY_NUMBER,    /* an integer, also as a string, "0x" for hexadecimal, or one of choices: int32_t */
+	KEY_BYTES,     /* a string of hexadecimal digits, two a byte: array of bytes; all 0xff if it is empty */
+	KEY_GID,       /* a string, name or number: gid_t, (gid_t)-1 if empty */
+	KEY_UIDS,      /* an array of strings and integers: pointer to uid_t, counted at .count */
+	KEY_GIDS,      /* likewise gid_t */
+	KEY_NUMBERS,   /* an array of integers from .min to .max: pointer to uint32_t, counted at .count */
+	KEY_GROUP,     /* { … }: fields of the same struct */
+	KEY_LIST,      /* ( { … }, … ): pointer to structs, counted at .count */
 };
 
 struct key_choice {

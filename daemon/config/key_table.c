@@ -317,8 +317,8 @@ const struct key_group sensor_time_keys = {
 
 static const struct key stream[] = {
 	{"name", KEY_NAME, STREAM(name), .required = true, .live = true, .help = "the name that consumers attach by"},
-	{"interface", KEY_STRING, STREAM(interface), .required = true,
-         .help = "network interface the packets come from"},
+	{"interface", KEY_INTERFACE, FIELD(config_stream, interface, interface_alias), .required = true,
+         .help = "network interface the packets come from, by any of its names (altname in ip-link(8))"},
 	{"backend", KEY_CHOICE, STREAM(backend), .string = "auto", .choices = backends, .help = BACKEND_HELP},
 	{"flows", KEY_LIST, STREAM_LIST(flows), .required = true, .live = true, .group = &flow_keys,
          .help = "the packets to capture"},
@@ -433,8 +433,8 @@ const struct key_group destination_keys = {
 
 static const struct key channel[] = {
 	{"name", KEY_NAME, CHANNEL(name), .required = true, .help = "the name that senders open it by"},
-	{"interface", KEY_STRING, CHANNEL(interface), .required = true,
-         .help = "network interface the packets leave by"},
+	{"interface", KEY_INTERFACE, FIELD(config_channel, interface, interface_alias), .required = true,
+         .help = "network interface the packets leave by, by any of its names (altname in ip-link(8))"},
 	{"backend", KEY_CHOICE, CHANNEL(backend), .string = "auto", .choices = backends, .help = BACKEND_HELP},
 	{"destinations", KEY_LIST, CHANNEL_LIST(destinations), .required = true, .group = &destination_keys,
          .help = "addresses it may send to; a sender picks one by its number, from 0"},

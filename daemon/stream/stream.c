@@ -163,14 +163,15 @@ static void stream_log_ring(const struct stream *stream)
 		         (unsigned long long)(kernel_bytes >> 20));
 	if (stream->interface->numa_node != NUMA_ANY)
 		snprintf(node, sizeof(node), ", NUMA node %d", stream->interface->numa_node);
-	log_message(
-		LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
-		"stream '%s': interface %s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu MiB%s), "
-		"receive queue %u%s",
-		config->name, config->interface, stream->interface->capabilities.device, ring->n_blocks,
-		ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
-		(unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), kernel,
-		config->receive_queue_slots, node);
+	log_message(LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
+	            "stream '%s': interface %s%s%s, device %s: %u blocks of %u slots of %u bytes in %u kB pages (%llu "
+	            "MiB%s), "
+	            "receive queue %u%s",
+	            config->name, config->interface, config->interface_alias[0] ? ", that is " : "",
+	            config->interface_alias, stream->interface->capabilities.device, ring->n_blocks,
+	            ring->slots_per_block, ring->slot_bytes, config->page_bytes / 1024,
+	            (unsigned long long)((ring->payload.bytes + ring->headers.bytes) >> 20), kernel,
+	            config->receive_queue_slots, node);
 	if (stream->n_queues > 1)
 		log_message(LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
 		            "stream '%s': %u queues, each with such a ring and a worker", config->name,

@@ -3,6 +3,7 @@
  * ibvcap why: asks the daemon once, and explains the losses of one stream. If no stream has the name, but an interface
  * has, it looks at what arrives there; that needs no daemon.
  */
+#include "lib/base/interface_name.h"
 #include "lib/base/nearest.h"
 #include "tools/common/options.h"
 #include "tools/common/report.h"
@@ -59,13 +60,14 @@ int cmd_why(int argc, char **argv)
 	struct query_options options = {0};
 	struct status_view view;
 	int r = options_parse(&table, argc, argv, &options), n_found, code;
+	char interface[IFNAMSIZ];
 	bool has_interface;
 
 	if (r >= 0)
 		return r;
 	r = status_view_ask(&view, options.socket, 0);
 	n_found = r < 0 ? 0 : why_print(&view, options.stream, options.json);
-	has_interface = n_found <= 0 && if_nametoindex(options.stream);
+	has_interface = n_found <= 0 && interface_name_find(options.stream, interface) == 0;
 	code = n_found > 0 ? EX_OK : r < 0 ? report_exit_code(r) : EX_UNAVAILABLE;
 	if (r < 0 && !has_interface)
 		report_failure("why", r);
@@ -74,6 +76,6 @@ int cmd_why(int argc, char **argv)
 	if (r == 0)
 		status_view_deinit(&view);
 	if (has_interface)
-		return why_print_interface(options.stream, options.json) ? EX_OK : EX_NOPERM;
+		return why_print_interface(interface, options.json) ? EX_OK : EX_NOPERM;
 	return code;
 }

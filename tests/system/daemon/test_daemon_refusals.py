@@ -271,6 +271,31 @@ def test_missing_interface_lists_those_there_are(build, net, wire, tmp):
     assert not (tmp / "gone.sock").exists()
 
 
+def test_an_interface_has_all_of_its_names(build, net, wire, tmp):
+    """Two streams that name it differently are of one interface, so their flows may not overlap."""
+    name = "a-name-of-an-interface-that-is-longer-than-fifteen-characters"
+    testbed.run("ip", "-n", net.rx, "link", "property", "add", "dev", wire.interface, "altname", name)
+    streams = [testbed.stream(wire, interface=name, backend="packet"),
+               testbed.stream(wire, name="b", backend="packet")]
+    path = tmp / "names.conf"
+    path.write_text(f"control = {testbed.libconfig({'socket': str(tmp / 'names.sock')})};\n"
+                    f"streams = {testbed.libconfig(streams[:1])};\n")
+    one = subprocess.Popen(net.command(net.rx, build.ibvcapd, "--user", "root", "-c", path), stderr=subprocess.PIPE,
+                           text=True)
+    said = ""
+    while "ready: 1 streams" not in said and one.poll() is None:
+        said += one.stderr.readline()
+    one.terminate()
+    said += one.communicate(timeout=60)[1]
+    assert said.count(f"interface {wire.interface}, that is {name}, device ") == 1 == said.count(name), said
+    path.write_text(f"streams = {testbed.libconfig(streams)};\n")
+    done = check_config(net, build, path)
+    assert done.returncode == EX_CONFIG and "overlaps" in done.stderr, done.stderr
+    path.write_text(f"streams = {testbed.libconfig([testbed.stream(wire, interface=name[:-1])])};\n")
+    done = check_config(net, build, path)
+    assert done.returncode == EX_UNAVAILABLE and f'"{name[:-1]}": no interface of this network' in done.stderr
+
+
 def test_interface_without_a_device_behind_it(build, net, wire, tmp):
     config = tmp / "plain.conf"
     config.write_text(f"control = {testbed.libconfig({'socket': str(tmp / 'plain.sock')})};\n"

@@ -26,7 +26,7 @@ static const struct every_key_sample samples[] = {
 	{&control_keys, "observer_groups", "[ \"root\" ]", "\"root\""},
 	{&control_keys, "observers_receive", "true", "1"},
 	{&stream_keys, "name", "\"in.1_a-b\"", "\"in 1\""},
-	{&stream_keys, "interface", "\"eth0\"", "\"sixteen-letters-\""},
+	{&stream_keys, "interface", "\"eth0\"", "\"\""},
 	{&stream_keys, "backend", "\"verbs\"", "\"dpdk\""},
 	{&stream_keys, "flows", NULL, "( 5 )"},
 	{&stream_keys, "layout", "\"frame\"", "\"tcp\""},

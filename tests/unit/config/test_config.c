@@ -252,6 +252,9 @@ Test(config, ranges_and_names_are_said_not_to_be_there)
 	cr_expect(eq(ptr, strstr(failure.text, "ranges"), NULL));
 }
 
+#define EIGHT "12345678"
+#define LONG  EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT EIGHT
+
 Test(config, names_are_distinct_and_printable)
 {
 	expect_refused(load("streams = ( { name = \"a b\"; interface = \"e\"; payload_size = 100;\n"
@@ -262,9 +265,9 @@ Test(config, names_are_distinct_and_printable)
 	                    "{ name = \"a\"; interface = \"e\"; payload_size = 100;\n"
 	                    "flows = ( { destination = \"10.0.0.1\"; port = 2; } ); } );"),
 	               ":3: ", ":1 too");
-	expect_refused(load("streams = ( { name = \"a\"; interface = \"sixteen-letters-\"; payload_size = 100;\n"
+	expect_refused(load("streams = ( { name = \"a\"; interface = \"" LONG "\"; payload_size = 100;\n"
 	                    "flows = ( { destination = \"10.0.0.1\"; port = 1; } ); } );"),
-	               ":1: ", "1 to 15 characters");
+	               ":1: ", "1 to 127 characters");
 }
 
 Test(config, what_is_no_configuration_names_its_line)
