@@ -21,8 +21,12 @@ NONE_FREE = 77
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="scripts/hardware-test", description="Try this machine's network cards, and "
-                                     "write one report. As root.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/hardware-test", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Build what it takes, try this machine's network cards, and write one report. As root.",
+        epilog="It takes ports that have no address and no default route, sets them up, and down again at the end. "
+               "Two\nthat a cable joins show all, in some ten minutes; one port shows what needs no packets.\n"
+               "Exit status 0: no rule that was seen fails; 1: one fails; 77: no port is free.")
     parser.add_argument("--rx", metavar="INTERFACE", help="the port that receives, also if something uses it")
     parser.add_argument("--tx", metavar="INTERFACE", help="the port that sends to it: its neighbour by a cable")
     parser.add_argument("--seconds", type=int, default=60,

@@ -63,6 +63,12 @@ void report_source(const struct ibvcap_tracker_source *source, char text[REPORT_
  */
 void tracker_print(const struct ibvcap_tracker *tracker, uint64_t unexplained, uint64_t most);
 
+/**
+ * Sources that a command's tracker has room for: 65536, with a long window as many as 64 MiB hold. Packets of a
+ * stranger take places, too.
+ */
+uint32_t tracker_max_sources(const struct ibvcap_sequence *sequence);
+
 #define TRACKER_MISSING_MAX 1000 /* ranges of missing numbers that a command keeps */
 
 /** Print the tracker's ranges of missing numbers, max at most, and how many numbers more are missing. */

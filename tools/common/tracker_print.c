@@ -10,6 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SOURCES_MAX  65536
+#define SOURCE_BYTES 512 /* of a source in a tracker, without its window; more than it takes */
+#define MEMORY_BYTES (UINT64_C(64) << 20)
+
+uint32_t tracker_max_sources(const struct ibvcap_sequence *sequence)
+{
+	return (uint32_t)u64_min(MEMORY_BYTES / (SOURCE_BYTES + sequence->window / 8), SOURCES_MAX);
+}
+
 /* ---- a source in words --------------------------------------------------------------------------- */
 
 /* "10.0.0.1"; "" if it is all 0: it does not tell sources apart. */

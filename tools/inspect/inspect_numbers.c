@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SOURCES_MAX  65536
-#define SOURCE_BYTES 512 /* of a source in a tracker, without its window; more than it takes */
-#define MEMORY_BYTES (UINT64_C(64) << 20)
-
 /* Of "lidar/1", queue 1 of a stream: "lidar". */
 static size_t stream_length(const char *name)
 {
@@ -42,17 +38,6 @@ static struct inspect_numbered *find_stream(struct inspect_numbers *numbers, con
 }
 
 /*
- * Packets of a stranger take places of the tracker, so the tracker has room for as many sources as possible. With a
- * long window the sources take MEMORY_BYTES at most.
- */
-static uint32_t max_sources(const struct ibvcap_sequence *sequence)
-{
-	uint64_t n = MEMORY_BYTES / (SOURCE_BYTES + sequence->window / 8);
-
-	return n < SOURCES_MAX ? (uint32_t)n : SOURCES_MAX;
-}
-
-/*
  * A file of one flow has only a part of the numbers if all flows count together, and so has a file of what a filter
  * takes: they are not tracked.
  */
@@ -68,7 +53,7 @@ static int add_stream(struct inspect_numbers *numbers, const struct inspect_sour
 	    !sequence_from_comment(interface->comment.at, interface->comment.bytes, &sequence, &numbered->has_frames) ||
 	    source->is_filtered || (source->is_one_flow && sequence.source != IBVCAP_SOURCE_FLOW))
 		return 0;
-	options.max_sources = max_sources(&sequence);
+	options.max_sources = tracker_max_sources(&sequence);
 	options.max_missing = TRACKER_MISSING_MAX;
 	r = ibvcap_tracker_new(&sequence, &options, &numbered->tracker);
 	if (r < 0)

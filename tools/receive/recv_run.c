@@ -329,7 +329,7 @@ static int open_tracker(struct receiver *receiver)
 	const struct recv_options *options = &receiver->options;
 	struct ibvcap_rx_info info = IBVCAP_INIT(struct ibvcap_rx_info);
 	struct ibvcap_sequence sequence = options->own_sequence;
-	const struct ibvcap_tracker_options tracker = {
+	struct ibvcap_tracker_options tracker = {
 		.size = sizeof(tracker), .own = sequence.bytes != 0, .max_missing = TRACKER_MISSING_MAX};
 	int r;
 
@@ -349,6 +349,7 @@ static int open_tracker(struct receiver *receiver)
 		        options->command, options->stream);
 		return EX_USAGE;
 	}
+	tracker.max_sources = tracker_max_sources(&sequence);
 	r = ibvcap_tracker_new(&sequence, &tracker, &receiver->tracker);
 	return r == 0 ? EX_OK : report_failure(options->command, r);
 }
