@@ -8,16 +8,23 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "820 ns", "120 us": in the largest unit that leaves two digits, rounded up, since it is a bound. */
+/* "820 ns", "461.248 us", "1 s": exactly. */
 static void clock_append_time(char text[STATUS_CLOCK_BYTES], const char *before, uint64_t ns)
 {
 	static const char *const units[] = {"ns", "us", "ms", "s"};
-	const size_t used = strlen(text);
-	size_t unit = 0;
+	size_t unit = 0, used = strlen(text);
+	uint64_t scale = 1;
+	int digits;
 
-	for (; ns >= 10000 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
-		ns = ns / 1000 + (ns % 1000 != 0);
-	snprintf(text + used, STATUS_CLOCK_BYTES - used, "%s%" PRIu64 " %s", before, ns, units[unit]);
+	for (; ns / scale >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+		scale *= 1000;
+	used += (size_t)snprintf(text + used, STATUS_CLOCK_BYTES - used, "%s%" PRIu64, before, ns / scale);
+	ns %= scale;
+	for (digits = 3 * (int)unit; ns && ns % 10 == 0; digits--)
+		ns /= 10;
+	if (ns)
+		used += (size_t)snprintf(text + used, STATUS_CLOCK_BYTES - used, ".%0*" PRIu64, digits, ns);
+	snprintf(text + used, STATUS_CLOCK_BYTES - used, " %s", units[unit]);
 }
 
 static void clock_append_error(char text[STATUS_CLOCK_BYTES], const char *before, uint64_t error_ns)

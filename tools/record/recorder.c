@@ -202,6 +202,9 @@ static void look_at_time(struct recorder *recorder, uint64_t now_ns)
 	if (SLIST_FIRST(&recorder->outputs)->buffer->used == 0)
 		writer_look_for_reader(&recorder->writer);
 	SLIST_FOREACH (output, &recorder->outputs, entry) {
+		/* The signal ends a file at once: one without a packet, too, so that it is there. */
+		if (rotates && output_is_unopened(output))
+			output_flush(recorder, output);
 		if (rotates && (!output->n_packets || output->files.n_sources == 1))
 			output_rotate(recorder, output, utc_ns);
 		else if (rotates)

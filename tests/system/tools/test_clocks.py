@@ -2,6 +2,7 @@
 """What is known of a stream's clock and of the system's: the status, its metrics, the library and the files say the
 same, and no error that nobody measured."""
 import ctypes
+import decimal
 import json
 import os
 import re
@@ -26,9 +27,9 @@ GROWTH_NS = 300_000_000
 SOURCES = ("none", "software", "device", "kernel")
 STATES = ("unknown", "synchronised", "unsynchronised")
 FIELDS = ("clock_source", "clock_error_ns", "clock_delay_ns", "system_clock", "system_clock_error_ns", "tai_offset_s")
-SAID = re.compile(r"clock (\w+), when \w+ \w+ \w+ the packet: error (?:not known|at most (\d+) ns)"
-                  r"(?:, the interface's settings allow (\d+) ns)?; system clock (\w+), "
-                  r"error (?:not known|at most (\d+) ns); TAI (?:offset not known|is UTC \+ (\d+) s)")
+SAID = re.compile(r"clock (\w+), when \w+ \w+ \w+ the packet: error (?:not known|at most ([\d.]+ \w+))"
+                  r"(?:, the interface's settings allow ([\d.]+ \w+))?; system clock (\w+), "
+                  r"error (?:not known|at most ([\d.]+ \w+)); TAI (?:offset not known|is UTC \+ (\d+) s)")
 
 
 class Timex(ctypes.Structure):
@@ -77,10 +78,16 @@ def known(value):
     return None if value in (control_client.ABSENT, -1) else value
 
 
+def in_ns(word):
+    """Of "461.248 us"; of a number alone, that number."""
+    number, _, unit = word.partition(" ")
+    return round(decimal.Decimal(number) * {"": 1, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}[unit])
+
+
 def of_text(text):
     found = SAID.search(text)
     assert found, text
-    return tuple(word if field in ("clock_source", "system_clock") else word and int(word)
+    return tuple(word if field in ("clock_source", "system_clock") else word and in_ns(word)
                  for field, word in zip(FIELDS, found.groups()))
 
 

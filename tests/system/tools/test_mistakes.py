@@ -93,7 +93,7 @@ MISTAKES = (
     (one_stream(keys='groups = ["nosuchgroup"];'), CONFIG, "no 'nosuchgroup'", "getent"),
     (one_stream(destination="239.1.2.3/40"), CONFIG, "accepted is an address or a prefix"),
     (one_stream(port='"7502"'), CONFIG, "port is a string: accepted is an integer"),
-    (one_stream(interface=""), CONFIG, 'interface = "": accepted is a string'),
+    (one_stream(interface=""), CONFIG, 'interface = "": accepted is a name'),
     (checks('@include "sequence/nosuch.conf"', f"streams = ( {SAMPLE} );"), CONFIG, "c.conf:1: @include",
      "/sequence/nosuch.conf cannot be read", "starts from the directory of the main file"),
     (checks('control = { socket = "/tmp"; };', f"streams = ( {SAMPLE} );"), CONFIG, "'/tmp': it is a directory",
