@@ -159,7 +159,7 @@ def test_a_joined_datagram_whose_length_is_above_that_of_its_fragments_is_malfor
     reader = consumer(one)
     for frames in sent:
         wire.send(*frames)
-    testbed.wait_until(lambda: one.stream()["published"] == len(sent), 30, one.stream)
+    testbed.wait_until(lambda: one.status()["consumers"][0]["delivered"] == len(sent), 30, one.status)
     rows, _ = reader.finish(stop=True)
     assert [row["payload"] for row in rows if not row["flags"] & MALFORMED] == delivered
     counts = one.expect_sum()
