@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capture files of other programs: `ibvcap info`, `ibvcap extract` and the package for Python find in them what
 capinfos and tshark find."""
+import functools
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import ibvcap  # noqa: E402 pylint: disable=wrong-import-position
 
 TOOL = testbed.BUILD / "tools/ibvcap"
 LOST, NOT_PROVEN = 1, 2
+FIELDS = ("frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type", "eth.src", "ip.id", "udp.payload")
 
 
 def capinfos(path):
@@ -42,8 +44,10 @@ def sum_of(found, said):
             *(None if theirs is None else text[:len(theirs)] for text, theirs in zip(texts, said[2:])))
 
 
-def fields(path, *names):
-    words = [word for name in names for word in ("-e", name)]
+@functools.lru_cache(maxsize=2)  # two tests read each file, and tshark takes half a second
+def fields(path):
+    """Of each packet: FIELDS."""
+    words = [word for name in FIELDS for word in ("-e", name)]
     done = subprocess.run(["tshark", "-n", "-r", path, "-T", "fields", *words], check=True, capture_output=True,
                           text=True, timeout=120)
     return [line.split("\t") for line in done.stdout.splitlines()]
@@ -64,16 +68,14 @@ def test_info_finds_packets_bytes_and_times_of_capinfos(path):
 def test_extract_copies_each_frame(path):
     copy = path.with_suffix(".copy")
     subprocess.run([TOOL, "extract", path, "-w", copy], check=capinfos(path)[0] > 0, timeout=60, capture_output=True)
-    names = ("frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type", "eth.src", "ip.id", "udp.payload")
     # Wireshark takes a custom block for a packet without a link.
-    sent, copied = [row for row in fields(path, *names) if row[3]], fields(copy, *names)
+    sent, copied = [row for row in fields(path) if row[3]], fields(copy)
     assert [row[1:] for row in copied] == [row[1:] for row in sent]
     assert all(ours[0] == theirs[0] for ours, theirs in zip(copied, sent) if theirs[0])
 
 
 def test_python_reads_each_payload(path):
-    kept = [bytes.fromhex(payload) for payload, length, captured in fields(path, "udp.payload", "frame.len",
-                                                                            "frame.cap_len")
+    kept = [bytes.fromhex(payload) for _, length, captured, *_, payload in fields(path)
             if payload and length == captured]
     with ibvcap.open_recording(path) as recording:
         rows = [bytes(packet) for batch in recording
