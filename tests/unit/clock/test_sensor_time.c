@@ -13,7 +13,7 @@
 static void put(uint8_t *at, unsigned bytes, bool little_endian, uint64_t number)
 {
 	for (unsigned i = 0; i < bytes; i++)
-		at[little_endian ? i : bytes - 1 - i] = (uint8_t)(number >> 8 * i);
+		at[little_endian ? i : bytes - 1 - i] = (uint8_t)(i < 8 ? number >> 8 * i : 0);
 }
 
 static int64_t offset_of(const struct sensor_time *time, uint64_t head, uint64_t part, int64_t stamp_ns)
