@@ -147,15 +147,22 @@ int cuda_wait_leases(struct ibvcap_cuda *cuda, int timeout_ms)
 {
 	const uint64_t deadline_ns = cuda_deadline_ns(timeout_ms);
 	uint64_t nap_ns = 0;
-	int r;
+	int first = 0;
 
-	while ((r = cuda_end_leases(cuda)) > 0 && time_monotonic_ns() < deadline_ns)
+	for (;;) {
+		int r = cuda_end_leases(cuda);
+
+		if (first == 0 && r < 0)
+			first = r;
+		if (cuda->leases.n_pending == 0)
+			return first;
+		if (time_monotonic_ns() >= deadline_ns)
+			break;
 		cuda_nap(&nap_ns, deadline_ns);
-	if (r <= 0)
-		return r;
+	}
 	return error_set(-ETIMEDOUT,
-	                 "stream '%s': the work of %d batches on %u streams of CUDA device %u has not ended within %d "
+	                 "stream '%s': the work of %u batches on %u streams of CUDA device %u has not ended within %d "
 	                 "ms",
-	                 cuda->stream, r, cuda_leases_count_streams(&cuda->leases), cuda->device.info.device,
-	                 timeout_ms);
+	                 cuda->stream, cuda->leases.n_pending, cuda_leases_count_streams(&cuda->leases),
+	                 cuda->device.info.device, timeout_ms);
 }

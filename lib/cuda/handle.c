@@ -98,8 +98,10 @@ static int wait_to_close(struct ibvcap_cuda *cuda, int timeout_ms)
 {
 	int r = cuda_wait_leases(cuda, timeout_ms);
 
-	if (r == -ETIMEDOUT || cuda->failure[0])
-		return r == -ETIMEDOUT ? r : 0;
+	if (cuda->failure[0])
+		return 0;
+	if (cuda->leases.n_pending)
+		return r;
 	if (cuda->leases.n_held)
 		return error_set(-EBUSY, "stream '%s': the caller holds %u batches: release them first", cuda->stream,
 		                 cuda->leases.n_held);

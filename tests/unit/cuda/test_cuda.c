@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The ways in which a device reads a ring, and the leases of the batches that it reads. */
 #include "lib/cuda/ring.h"
+#include "lib/ibvcap/ring.h"
 #include "tests/unit/cuda/cuda_bed.h"
 
 #include <criterion/criterion.h>
@@ -384,6 +385,44 @@ Test(cuda, a_handle_is_not_closed_while_the_caller_holds_a_batch)
 	cr_assert(eq(int, acquire(5), 5));
 	cr_expect(eq(int, ibvcap_cuda_close(bed.cuda, 0), -EBUSY));
 	cr_expect(zero(int, ibvcap_cuda_release(bed.cuda, &batch, NULL)));
+}
+
+Test(cuda, a_handle_is_not_closed_while_work_is_queued_also_of_a_consumer_that_was_disconnected)
+{
+	struct ibvcap_cuda_batch second = IBVCAP_INIT(struct ibvcap_cuda_batch);
+
+	softcuda_set_hold(true);
+	bed_open(&bed, IBVCAP_CUDA_IN_PLACE);
+	attached_publish(&bed.a, 2 * N);
+	cr_assert(eq(int, acquire(N), (int)N));
+	cr_assert(eq(int, ibvcap_cuda_acquire(bed.cuda, &second, N, 1, 0), (int)N));
+	bed_read(&bed, &second, 1, &sum);
+	cr_assert(zero(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0])));
+	cr_assert(zero(int, ibvcap_cuda_release(bed.cuda, &second, bed.streams[1])));
+	daemon_disconnect(&bed.a.consumer.state->link, IBVCAP_DISCONNECT_RIGHTS);
+	cr_assert(eq(int, ibvcap_cuda_close(bed.cuda, 0), -ETIMEDOUT), "the first has ended, which is an error");
+	cr_assert(eq(int, ibvcap_cuda_close(bed.cuda, 5), -ETIMEDOUT));
+	cr_expect(eq(u64, softcuda_count().registrations, 3));
+	softcuda_run((void *)-1, -1u);
+	cr_expect(eq(u64, sum, bed_sum(&second)), "the device has read it");
+	cr_expect(eq(int, ibvcap_cuda_wait(bed.cuda, -1), -ECONNABORTED));
+}
+
+Test(cuda, a_wait_goes_on_behind_the_error_of_a_lease)
+{
+	struct ibvcap_cuda_batch second = IBVCAP_INIT(struct ibvcap_cuda_batch);
+
+	bed_open(&bed, IBVCAP_CUDA_IN_PLACE);
+	attached_publish(&bed.a, 2 * N);
+	cr_assert(eq(int, acquire(N), (int)N));
+	cr_assert(eq(int, ibvcap_cuda_acquire(bed.cuda, &second, N, 1, 0), (int)N));
+	cr_assert(zero(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0])));
+	softcuda_set_delay_us(100000);
+	cr_assert(zero(int, ibvcap_cuda_release(bed.cuda, &second, bed.streams[1])));
+	daemon_disconnect(&bed.a.consumer.state->link, IBVCAP_DISCONNECT_RIGHTS);
+	cr_expect(eq(int, ibvcap_cuda_wait(bed.cuda, -1), -ECONNABORTED));
+	cr_expect(zero(u32, bed_info(&bed).n_pending));
+	cr_expect(zero(uint, bed_count_leases(&bed.a)));
 }
 
 Test(cuda, a_batch_is_released_once)

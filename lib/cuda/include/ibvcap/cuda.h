@@ -85,8 +85,8 @@ int ibvcap_cuda_open(struct ibvcap_rx *rx, const struct ibvcap_cuda_options *opt
 /**
  * Wait up to timeout_ms (-1 = for ever, 0 = not at all) until the work of all released batches has ended, then free the
  * handle. 0: freed; NULL is allowed. Nothing is freed, and the handle can be used on, if this returns -ETIMEDOUT: work
- * is still queued; -EBUSY: the caller holds batches that it has not released. A handle whose device has failed is freed
- * at once.
+ * is still queued, also after the daemon has disconnected this consumer; -EBUSY: the caller holds batches that it has
+ * not released. A handle whose device has failed is freed at once.
  */
 int ibvcap_cuda_close(struct ibvcap_cuda *cuda, int timeout_ms);
 
@@ -140,7 +140,7 @@ int ibvcap_cuda_poll(struct ibvcap_cuda *cuda);
 
 /**
  * The same, and wait up to timeout_ms (-1 = for ever) for the rest. 0; -ETIMEDOUT: the text says how many batches on
- * how many streams are left; errors of ibvcap_cuda_poll().
+ * how many streams are left; the first error of ibvcap_cuda_poll(), after which nothing is queued any more.
  */
 int ibvcap_cuda_wait(struct ibvcap_cuda *cuda, int timeout_ms);
 
