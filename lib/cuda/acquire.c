@@ -91,8 +91,10 @@ static uint32_t count_staged_rows(const struct cuda_staging *staging, const stru
 
 	if (staged_bytes(rows, n) <= room)
 		return n;
+	if (staged_bytes(rows, 1) > room)
+		return 0;
 	/* Fewer by what the alignment of the three parts may take. */
-	return room < staged_bytes(rows, 1) ? 0 : (uint32_t)u64_max(1, (room - 3 * CUDA_STAGING_ALIGN) / each);
+	return room < each + 3 * CUDA_STAGING_ALIGN ? 1 : (uint32_t)((room - 3 * CUDA_STAGING_ALIGN) / each);
 }
 
 /* The rest as a batch that begins with its first row that is not handed out yet, and has n rows. */
@@ -156,15 +158,15 @@ static int hand_out_staged(struct ibvcap_cuda *cuda, struct ibvcap_cuda_batch *b
 	if (r < 0)
 		return r;
 	lease->ring = CUDA_LEASE_STAGED;
+	lease->is_late = false;
 	stage_rows(staging, batch, offset);
 	cuda->n_taken += n;
 	if (cuda->n_taken < cuda->rest.n)
 		return 0;
-	r = ibvcap_rx_release(cuda->rx, &cuda->rest);
+	/* The caller gets the rows in any case; what is to be said of them is said when the batch is over. */
+	lease->is_late = ibvcap_rx_release(cuda->rx, &cuda->rest) < 0;
 	cuda->rest.n = 0;
-	if (r < 0)
-		cuda_staging_give_back(staging, lease->piece);
-	return r;
+	return 0;
 }
 
 /* ---- acquiring -------------------------------------------------------------------------------------- */

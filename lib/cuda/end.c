@@ -20,7 +20,11 @@ int cuda_end_lease(struct ibvcap_cuda *cuda, const struct cuda_lease *lease)
 {
 	if (lease->ring == CUDA_LEASE_STAGED) {
 		cuda_staging_give_back(&cuda->staging, lease->piece);
-		return 0;
+		return lease->is_late ? error_set(-ECONNABORTED,
+		                                  "stream '%s': the daemon had disconnected this consumer, which ended "
+		                                  "the lease, while rows were copied: they may be of newer packets",
+		                                  cuda->stream)
+		                      : 0;
 	}
 	/* Before the release, which may give the queue of the ring up, and unmap it. */
 	cuda->rings[lease->ring].n_batches--;

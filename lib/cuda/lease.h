@@ -25,6 +25,7 @@ struct cuda_lease {
 	struct CUstream_st *stream;  /* while it is pending */
 	uint32_t ring;               /* index of the ring that the batch reads, or CUDA_LEASE_STAGED */
 	uint64_t piece;              /* of the staging memory */
+	bool is_late;                /* staged, and the daemon had ended the ring's lease while rows were copied */
 	struct ibvcap_rx_batch rows; /* for ibvcap_rx_release(), if not staged */
 };
 

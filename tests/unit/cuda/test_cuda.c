@@ -550,6 +550,60 @@ Test(cuda, a_row_that_never_fits_is_an_error_of_its_own)
 	cr_expect(ne(ptr, strstr(ibvcap_error_text(), "staging_bytes is 256"), NULL));
 }
 
+/* The ring's description may be anybody's. */
+Test(cuda, rows_without_headers_are_staged_within_the_memory)
+{
+	struct ibvcap_rx_info *info = &bed.rx->parts[0]->info;
+
+	info->header_bytes = info->header_stride = info->application_header_bytes = 0;
+	open_staged(512);
+	attached_publish(&bed.a, N);
+	for (int left = (int)N, n; left > 0; left -= n) {
+		n = acquire(N);
+		cr_assert(gt(int, n, 0), "%s", ibvcap_error_text());
+		cr_assert(le(u64, bed_info(&bed).staging_used_bytes, 512));
+		bed_read(&bed, &batch, 0, &sum);
+		cr_expect(eq(u64, sum, bed_sum(&batch)));
+		cr_assert(zero(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0])));
+	}
+}
+
+/* The daemon ends the ring's lease before all of its rows are copied. All are handed out, the last with an error. */
+static void expect_all_rows_despite(enum ibvcap_disconnect reason)
+{
+	uint64_t next = 0;
+
+	open_staged(4096);
+	attached_publish(&bed.a, N);
+	while (next < N) {
+		int n = acquire(N);
+
+		cr_assert(gt(int, n, 0), "after %d rows: %s", (int)next, ibvcap_error_text());
+		expect_read(next, 0);
+		next += (uint64_t)n;
+		cr_assert(zero(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0])));
+		daemon_disconnect(&bed.a.consumer.state->link, reason);
+	}
+	cr_expect(eq(int, ibvcap_cuda_poll(bed.cuda), -ECONNABORTED));
+	cr_expect(ne(ptr, strstr(ibvcap_error_text(), "while rows were copied"), NULL), "%s", ibvcap_error_text());
+	cr_expect(zero(int, ibvcap_cuda_poll(bed.cuda)));
+	cr_expect(zero(u64, bed_info(&bed).staging_used_bytes));
+}
+
+Test(cuda, rows_that_were_staged_are_handed_out_also_when_the_daemon_has_disconnected)
+{
+	expect_all_rows_despite(IBVCAP_DISCONNECT_RIGHTS);
+	cr_expect(eq(int, acquire(N), -ECONNABORTED));
+}
+
+Test(cuda, rows_that_were_staged_are_handed_out_also_when_the_group_has_taken_the_queue)
+{
+	bed.rx->is_group = true;
+	bed.rx->is_single = false;
+	bed.rx->n_queues = 1;
+	expect_all_rows_despite(IBVCAP_DISCONNECT_RECALLED);
+}
+
 /* ---- failures of the device ------------------------------------------------------------------------ */
 
 Test(cuda, a_device_that_fails_ends_all_leases_and_says_so_from_then_on)

@@ -134,7 +134,7 @@ int ibvcap_cuda_release(struct ibvcap_cuda *cuda, const struct ibvcap_cuda_batch
  * Give back the leases whose work has ended. Returns the number of released batches whose work has not. Never blocks.
  * -EIO: the device has failed (an illegal address in a kernel, a lost device, a destroyed context). All leases of
  * released batches are given back, since nothing reads them any more. -ECONNABORTED: as of ibvcap_rx_release(): the
- * daemon had disconnected this consumer.
+ * daemon had disconnected this consumer before a batch that is over now was read; STAGED: before it was copied.
  */
 int ibvcap_cuda_poll(struct ibvcap_cuda *cuda);
 
