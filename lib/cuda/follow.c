@@ -71,7 +71,7 @@ static int collect_rings(struct ibvcap_cuda *cuda)
 struct cuda_ring *cuda_find_ring(struct ibvcap_cuda *cuda, const void *payload)
 {
 	for (uint32_t i = 0; i < cuda->n_rings; i++)
-		if (cuda->rings[i].way == cuda->way &&
+		if (cuda->rings[i].way != IBVCAP_CUDA_AUTO &&
 		    cuda_mapping_has(&cuda->rings[i].mappings[IBVCAP_RX_MEMORY_PAYLOAD], payload))
 			return &cuda->rings[i];
 	return NULL;
@@ -181,7 +181,7 @@ int cuda_follow(struct ibvcap_cuda *cuda, uint64_t epoch)
 	bool is_new;
 	int r = collect_rings(cuda);
 
-	if (r < 0)
+	if (r < 0 || cuda->n_rings == 0)
 		return r;
 	r = cuda_device_enter(&cuda->device);
 	if (r < 0)

@@ -58,7 +58,7 @@ static int follow_first(struct ibvcap_cuda *cuda)
 		return r;
 	memcpy(cuda->stream, info.stream, sizeof(cuda->stream));
 	r = cuda_device_open(&cuda->device, cuda->options.device);
-	return r == 0 && info.n_attached ? cuda_follow(cuda, info.epoch) : r;
+	return r == 0 ? cuda_follow(cuda, info.epoch) : r;
 }
 
 int ibvcap_cuda_open(struct ibvcap_rx *rx, const struct ibvcap_cuda_options *options, struct ibvcap_cuda **cuda)

@@ -55,12 +55,16 @@ struct ibvcap_cuda {
 /* ---- follow.c ---------------------------------------------------------------------------------------- */
 
 /**
- * Find the way for the rings that are attached now, those of a new epoch from the first way on. 0; -EOPNOTSUPP no way
+ * Find the way for the rings that are attached now, those of a new epoch from the first way on. No effect while there
+ * is none: queues that a handle keeps between two daemons have no ring. 0; -EOPNOTSUPP no way
  * that the options allow works; -ENOMEM; -EIO.
  */
 int cuda_follow(struct ibvcap_cuda *cuda, uint64_t epoch);
 
-/** The ring that the address of a payload row is in, attached by the way of the handle. NULL: none is. */
+/**
+ * The attached ring that the address of a payload row is in. NULL: none is. While batches read it, a ring stays
+ * attached as it is, also when the handle goes on with another way.
+ */
 struct cuda_ring *cuda_find_ring(struct ibvcap_cuda *cuda, const void *payload);
 
 /** For ibvcap_rx_on_unmap(): unregister the mapping. context is the handle. */

@@ -805,6 +805,65 @@ Test(cuda, rows_of_a_ring_that_cannot_be_read_wait_until_it_can)
 	bed_check_counts(&bed);
 }
 
+/* ---- several queues -------------------------------------------------------------------------------- */
+
+/* A second queue of the same epoch, as bed.b. */
+static void add_queue(void)
+{
+	const struct ibvcap_rx_options options = {.size = sizeof(options), .queue = 1, .reattach_ms = 20000};
+	int fds[PROTOCOL_FD_N], fd;
+	struct rx_queue *queue;
+
+	bed.b = (struct attached){.queue = 1, .n_queues = 2};
+	bed.has_next = true;
+	attached_prepare(&bed.b, fds, &fd);
+	cr_assert(zero(int, rx_queue_new(&queue, &bed.rx->shared, &options, fd, fds, EPOCH)));
+	rx_part_put(bed.rx, 1, queue);
+	bed.rx->is_single = false;
+	bed.rx->n_queues = 2;
+}
+
+Test(cuda, a_ring_that_batches_read_is_read_on_in_its_way_when_a_later_ring_needs_another)
+{
+	struct ibvcap_cuda_batch first = IBVCAP_INIT(struct ibvcap_cuda_batch);
+
+	softcuda_set_attribute(88, 1);
+	softcuda_set_attribute(100, 1);
+	softcuda_set_offset(OFFSET);
+	bed_open(&bed, IBVCAP_CUDA_AUTO);
+	attached_publish(&bed.a, N);
+	cr_assert(eq(int, ibvcap_cuda_acquire(bed.cuda, &first, N / 2, 1, 0), (int)N / 2));
+	cr_expect(eq(u32, bed_info(&bed).way, IBVCAP_CUDA_IN_PLACE));
+	add_queue();
+	attached_publish(&bed.b, N);
+	bed.rx->turn = 1;
+	softcuda_fail("cuMemHostRegister", 0, 2);
+	cr_assert(eq(int, acquire(N), (int)N));
+	cr_expect(eq(u32, batch.rows.queue, 1));
+	cr_expect(eq(u32, bed_info(&bed).way, IBVCAP_CUDA_PAGEABLE));
+	expect_read(0, 1);
+	cr_expect(zero(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[1])));
+	cr_assert(eq(int, acquire(N), (int)N / 2));
+	cr_expect(zero(u32, batch.rows.queue));
+	cr_expect(eq(u64, batch.payload, (uintptr_t)batch.rows.payload + OFFSET), "in place");
+	expect_read(N / 2, 0);
+	cr_expect(zero(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0])));
+	cr_expect(zero(int, ibvcap_cuda_release(bed.cuda, &first, bed.streams[0])));
+}
+
+Test(cuda, while_all_queues_are_away_there_is_no_way_yet)
+{
+	struct ibvcap_rx_batch rows = IBVCAP_INIT(struct ibvcap_rx_batch);
+
+	bed.rx->is_single = false;
+	bed.rx->n_queues = 1;
+	bed_end_daemon(&bed);
+	cr_assert(zero(int, ibvcap_rx_acquire(bed.rx, &rows, 1, 1, 0)));
+	bed_open(&bed, IBVCAP_CUDA_IN_PLACE);
+	cr_expect(eq(u32, bed_info(&bed).way, IBVCAP_CUDA_AUTO));
+	cr_expect(eq(str, bed_info(&bed).why, (char *)""));
+}
+
 /* ---- without a stream ------------------------------------------------------------------------------ */
 
 Test(cuda, a_probe_says_what_a_ring_would_get)
