@@ -280,8 +280,17 @@ static int refuse_cuda_stream(const struct ibvcap_cuda *cuda, const char *why)
 {
 	return error_set(-EINVAL,
 	                 "stream '%s': the batch stays with the caller: %s; the CUDA stream has to be of the primary "
-	                 "context of device %u, which cudaStreamCreate() uses",
+	                 "context of device %u, which cudaStreamCreate() uses, and in no capture",
 	                 cuda->stream, why, cuda->device.info.device);
+}
+
+/* In the device's context. By the library's own stream: an error of the program's says nothing about the device. */
+static bool is_device_well(const struct cuda_device *device)
+{
+	int result = device->driver.stream_query(device->stream);
+
+	return result == CUDA_DRIVER_SUCCESS || result == CUDA_DRIVER_NOT_READY ||
+	       result == CUDA_DRIVER_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 /* In the device's context. 0; -EINVAL, -ENOMEM: the batch stays with the caller; -EIO: the device has failed. */
@@ -299,19 +308,14 @@ static int record_event(struct ibvcap_cuda *cuda, const struct cuda_lease *lease
 		function = "cuEventRecord";
 		result = driver->event_record(lease->event, stream);
 	}
-	switch (result) {
-	case CUDA_DRIVER_SUCCESS:
+	if (result == CUDA_DRIVER_SUCCESS)
 		return 0;
-	case CUDA_DRIVER_INVALID_VALUE:
-	case CUDA_DRIVER_INVALID_CONTEXT:
-	case CUDA_DRIVER_INVALID_HANDLE:
-	case CUDA_DRIVER_STREAM_CAPTURE_IMPLICIT:
-		cuda_driver_describe(driver, function, result, text, sizeof(text));
-		return refuse_cuda_stream(cuda, text);
-	case CUDA_DRIVER_OUT_OF_MEMORY:
+	if (result == CUDA_DRIVER_OUT_OF_MEMORY)
 		return cuda_driver_explain(driver, function, result);
-	}
-	return cuda_fail(cuda, function, result);
+	if (!is_device_well(&cuda->device))
+		return cuda_fail(cuda, function, result);
+	cuda_driver_describe(driver, function, result, text, sizeof(text));
+	return refuse_cuda_stream(cuda, text);
 }
 
 /* The batch is over at once, since the device has failed. -EIO. */
@@ -325,7 +329,7 @@ static int drop_batch(struct ibvcap_cuda *cuda, struct cuda_lease *lease)
 int ibvcap_cuda_release(struct ibvcap_cuda *cuda, const struct ibvcap_cuda_batch *batch, struct CUstream_st *stream)
 {
 	struct cuda_lease *lease;
-	int r = owner_check(cuda->owner, cuda->stream);
+	int mode, r = owner_check(cuda->owner, cuda->stream);
 
 	if (r == 0)
 		r = sized_struct_check(batch, TICKET_BYTES, "ibvcap_cuda_batch");
@@ -338,13 +342,13 @@ int ibvcap_cuda_release(struct ibvcap_cuda *cuda, const struct ibvcap_cuda_batch
 		                 cuda->stream);
 	if (cuda->failure[0])
 		return drop_batch(cuda, lease);
-	r = cuda->device.driver.context_push(cuda->device.context);
+	r = cuda_device_push(&cuda->device, &mode);
 	if (r != CUDA_DRIVER_SUCCESS) {
 		cuda_fail(cuda, "cuCtxPushCurrent", r);
 		return drop_batch(cuda, lease);
 	}
 	r = record_event(cuda, lease, stream);
-	cuda_device_leave(&cuda->device);
+	cuda_device_leave(&cuda->device, mode);
 	if (r == 0)
 		cuda_leases_set_pending(&cuda->leases, lease, stream);
 	return r == -EIO ? drop_batch(cuda, lease) : r;

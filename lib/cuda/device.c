@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define PROOF_TRIES 8 /* of a word that the network card may write meanwhile */
+#define MODE_KEPT   (-1)
 
 static uint32_t read_attribute(const struct cuda_device *device, enum cuda_driver_attribute attribute)
 {
@@ -63,7 +64,7 @@ static int find_cuda_device(struct cuda_device *device, uint32_t number)
 static int make_proof(struct cuda_device *device)
 {
 	const struct cuda_driver *driver = &device->driver;
-	int result, r = cuda_device_enter(device);
+	int mode, result, r = cuda_device_enter(device, &mode);
 
 	if (r < 0)
 		return r;
@@ -78,7 +79,7 @@ static int make_proof(struct cuda_device *device)
 			r = cuda_driver_explain(driver, "cuMemAlloc", result);
 		}
 	}
-	cuda_device_leave(device);
+	cuda_device_leave(device, mode);
 	return r;
 }
 
@@ -108,14 +109,15 @@ int cuda_device_open(struct cuda_device *device, uint32_t number)
 void cuda_device_close(struct cuda_device *device)
 {
 	const struct cuda_driver *driver = &device->driver;
+	int mode;
 
 	if (device->context) {
-		if ((device->stream || device->word) && driver->context_push(device->context) == CUDA_DRIVER_SUCCESS) {
+		if ((device->stream || device->word) && cuda_device_push(device, &mode) == CUDA_DRIVER_SUCCESS) {
 			if (device->word)
 				driver->device_free(device->word);
 			if (device->stream)
 				driver->stream_destroy(device->stream);
-			cuda_device_leave(device);
+			cuda_device_leave(device, mode);
 		}
 		driver->context_release(device->number);
 	}
@@ -125,17 +127,32 @@ void cuda_device_close(struct cuda_device *device)
 	cuda_driver_unload(&device->driver);
 }
 
-int cuda_device_enter(const struct cuda_device *device)
+int cuda_device_push(const struct cuda_device *device, int *mode)
 {
 	int result = device->driver.context_push(device->context);
+
+	if (result != CUDA_DRIVER_SUCCESS)
+		return result;
+	*mode = CUDA_DRIVER_CAPTURE_RELAXED;
+	/* A driver that refuses goes on refusing calls during a capture: nothing is taken for over then. */
+	if (device->driver.capture_mode(mode) != CUDA_DRIVER_SUCCESS)
+		*mode = MODE_KEPT;
+	return CUDA_DRIVER_SUCCESS;
+}
+
+int cuda_device_enter(const struct cuda_device *device, int *mode)
+{
+	int result = cuda_device_push(device, mode);
 
 	return result == CUDA_DRIVER_SUCCESS ? 0 : cuda_driver_explain(&device->driver, "cuCtxPushCurrent", result);
 }
 
-void cuda_device_leave(const struct cuda_device *device)
+void cuda_device_leave(const struct cuda_device *device, int mode)
 {
 	struct CUctx_st *context;
 
+	if (mode != MODE_KEPT)
+		device->driver.capture_mode(&mode);
 	device->driver.context_pop(&context);
 }
 

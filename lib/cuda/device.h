@@ -21,9 +21,14 @@ int cuda_device_open(struct cuda_device *device, uint32_t number);
 /** Release it. Allowed in any state, also twice, and of a device that has failed. */
 void cuda_device_close(struct cuda_device *device);
 
-/** Make the primary context the calling thread's current one, until the next call leaves it. 0 or -EIO. */
-int cuda_device_enter(const struct cuda_device *device);
-void cuda_device_leave(const struct cuda_device *device);
+/**
+ * Make the primary context the calling thread's current one, until the thread leaves it. Meanwhile no capture into a
+ * graph forbids the thread a call, and no call spoils a capture. *mode is for cuda_device_leave(). 0 or -EIO.
+ */
+int cuda_device_enter(const struct cuda_device *device, int *mode);
+/** The same with the result of the driver, and without an error text. */
+int cuda_device_push(const struct cuda_device *device, int *mode);
+void cuda_device_leave(const struct cuda_device *device, int mode);
 
 /**
  * Let the device copy the first eight bytes at that device address, and compare them with the host's. In the context.

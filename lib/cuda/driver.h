@@ -16,15 +16,19 @@ struct CUevent_st;
 /* Values of CUresult that the library tells apart. */
 enum cuda_driver_result {
 	CUDA_DRIVER_SUCCESS = 0,
-	CUDA_DRIVER_INVALID_VALUE = 1,
 	CUDA_DRIVER_OUT_OF_MEMORY = 2,
 	CUDA_DRIVER_NO_DEVICE = 100,
 	CUDA_DRIVER_INVALID_DEVICE = 101,
-	CUDA_DRIVER_INVALID_CONTEXT = 201,
-	CUDA_DRIVER_INVALID_HANDLE = 400,
 	CUDA_DRIVER_NOT_READY = 600,
+	/* Of a device that works: a stream is being captured into a graph, or the event was recorded by a capture. */
+	CUDA_DRIVER_STREAM_CAPTURE_UNSUPPORTED = 900,
+	CUDA_DRIVER_STREAM_CAPTURE_INVALIDATED = 901,
 	CUDA_DRIVER_STREAM_CAPTURE_IMPLICIT = 906,
+	CUDA_DRIVER_CAPTURED_EVENT = 907,
 };
+
+/* A value of CUstreamCaptureMode: captures of this and of other threads forbid the thread no calls. */
+#define CUDA_DRIVER_CAPTURE_RELAXED 2
 
 /* Values of CUdevice_attribute. */
 enum cuda_driver_attribute {
@@ -59,6 +63,7 @@ enum cuda_driver_host_flag {
 	X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                              \
 	X(context_push, "cuCtxPushCurrent_v2", (struct CUctx_st * context))                           \
 	X(context_pop, "cuCtxPopCurrent_v2", (struct CUctx_st * *context))                            \
+	X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                             \
 	X(host_register, "cuMemHostRegister_v2", (void *host, size_t bytes, unsigned int flags))      \
 	X(host_unregister, "cuMemHostUnregister", (void *host))                                       \
 	X(host_device_pointer, "cuMemHostGetDevicePointer_v2",                                        \
@@ -73,6 +78,7 @@ enum cuda_driver_host_flag {
 	  (void *to, unsigned long long from, size_t bytes, struct CUstream_st *stream))              \
 	X(stream_create, "cuStreamCreate", (struct CUstream_st * *stream, unsigned int flags))        \
 	X(stream_destroy, "cuStreamDestroy_v2", (struct CUstream_st * stream))                        \
+	X(stream_query, "cuStreamQuery", (struct CUstream_st * stream))                               \
 	X(stream_synchronize, "cuStreamSynchronize", (struct CUstream_st * stream))                   \
 	X(stream_is_capturing, "cuStreamIsCapturing", (struct CUstream_st * stream, int *status))     \
 	X(event_create, "cuEventCreate", (struct CUevent_st * *event, unsigned int flags))            \

@@ -79,6 +79,13 @@ static bool is_busy(const struct busy_streams *busy, const struct CUstream_st *s
 	return false;
 }
 
+/* Captures into graphs, which forbid calls, say nothing about the device, nor about its work. */
+static bool is_of_capture(int result)
+{
+	return result == CUDA_DRIVER_STREAM_CAPTURE_UNSUPPORTED || result == CUDA_DRIVER_STREAM_CAPTURE_INVALIDATED ||
+	       result == CUDA_DRIVER_STREAM_CAPTURE_IMPLICIT || result == CUDA_DRIVER_CAPTURED_EVENT;
+}
+
 /* CUDA_DRIVER_SUCCESS, _NOT_READY or an error. */
 static int look_at(struct ibvcap_cuda *cuda, const struct cuda_lease *lease, struct busy_streams *busy)
 {
@@ -87,6 +94,8 @@ static int look_at(struct ibvcap_cuda *cuda, const struct cuda_lease *lease, str
 	if (is_busy(busy, lease->stream))
 		return CUDA_DRIVER_NOT_READY;
 	result = cuda->device.driver.event_query(lease->event);
+	if (is_of_capture(result))
+		result = CUDA_DRIVER_NOT_READY;
 	if (result == CUDA_DRIVER_NOT_READY && busy->n < BUSY_STREAMS)
 		busy->streams[busy->n++] = lease->stream;
 	return result;
@@ -117,15 +126,15 @@ static int end_passed(struct ibvcap_cuda *cuda, int *error)
 
 int cuda_end_leases(struct ibvcap_cuda *cuda)
 {
-	int error = 0, result = cuda_check_device(cuda);
+	int mode, error = 0, result = cuda_check_device(cuda);
 
 	if (result < 0 || cuda->leases.n_pending == 0)
 		return result;
-	result = cuda->device.driver.context_push(cuda->device.context);
+	result = cuda_device_push(&cuda->device, &mode);
 	if (result != CUDA_DRIVER_SUCCESS)
 		return cuda_fail(cuda, "cuCtxPushCurrent", result);
 	result = end_passed(cuda, &error);
-	cuda_device_leave(&cuda->device);
+	cuda_device_leave(&cuda->device, mode);
 	if (result != CUDA_DRIVER_SUCCESS)
 		return cuda_fail(cuda, "cuEventQuery", result);
 	return error < 0 ? error : (int)cuda->leases.n_pending;

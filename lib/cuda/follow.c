@@ -179,11 +179,11 @@ static int find_way(struct ibvcap_cuda *cuda)
 int cuda_follow(struct ibvcap_cuda *cuda, uint64_t epoch)
 {
 	bool is_new;
-	int r = collect_rings(cuda);
+	int mode, r = collect_rings(cuda);
 
 	if (r < 0 || cuda->n_rings == 0)
 		return r;
-	r = cuda_device_enter(&cuda->device);
+	r = cuda_device_enter(&cuda->device, &mode);
 	if (r < 0)
 		return r;
 	is_new = epoch != cuda->epoch && epoch != cuda->last_epoch;
@@ -191,7 +191,7 @@ int cuda_follow(struct ibvcap_cuda *cuda, uint64_t epoch)
 		cuda->way = IBVCAP_CUDA_AUTO;
 	cuda->why.text[0] = '\0';
 	r = find_way(cuda);
-	cuda_device_leave(&cuda->device);
+	cuda_device_leave(&cuda->device, mode);
 	if (r == 0 && is_new) {
 		cuda->last_epoch = cuda->epoch;
 		cuda->epoch = epoch;
@@ -210,11 +210,12 @@ void cuda_forget_mapping(void *context, const struct ibvcap_rx_memory *memory)
 	mapping = &ring->mappings[memory->kind];
 	/* The current context is no matter to cuMemHostUnregister() of portable memory where this one is gone. */
 	if (mapping->registered_bytes) {
-		bool is_in = cuda->device.driver.context_push(cuda->device.context) == CUDA_DRIVER_SUCCESS;
+		int mode;
+		bool is_in = cuda_device_push(&cuda->device, &mode) == CUDA_DRIVER_SUCCESS;
 
 		cuda_mapping_detach(mapping, &cuda->device);
 		if (is_in)
-			cuda_device_leave(&cuda->device);
+			cuda_device_leave(&cuda->device, mode);
 	}
 	mapping->memory.address = NULL;
 }

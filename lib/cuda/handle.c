@@ -31,14 +31,15 @@ static int read_options(struct ibvcap_cuda_options *known, const struct ibvcap_c
 static void free_handle(struct ibvcap_cuda *cuda, bool is_here)
 {
 	if (is_here && cuda->device.context) {
-		bool is_in = cuda->device.driver.context_push(cuda->device.context) == CUDA_DRIVER_SUCCESS;
+		int mode;
+		bool is_in = cuda_device_push(&cuda->device, &mode) == CUDA_DRIVER_SUCCESS;
 
 		for (uint32_t i = 0; i < cuda->n_rings; i++)
 			cuda_ring_detach(&cuda->rings[i], &cuda->device);
 		cuda_staging_deinit(&cuda->staging, &cuda->device);
 		cuda_leases_deinit(&cuda->leases, &cuda->device);
 		if (is_in)
-			cuda_device_leave(&cuda->device);
+			cuda_device_leave(&cuda->device, mode);
 		cuda_device_close(&cuda->device);
 	} else {
 		free(cuda->staging.pieces);

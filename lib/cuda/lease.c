@@ -31,7 +31,7 @@ static int grow_slots(struct cuda_leases *leases)
 int cuda_leases_prepare(struct cuda_leases *leases, const struct cuda_device *device, uint32_t *slot)
 {
 	uint32_t i = 0;
-	int result, r = leases->n_held + leases->n_pending < leases->n_slots ? 0 : grow_slots(leases);
+	int mode, result, r = leases->n_held + leases->n_pending < leases->n_slots ? 0 : grow_slots(leases);
 
 	if (r < 0)
 		return r;
@@ -40,11 +40,11 @@ int cuda_leases_prepare(struct cuda_leases *leases, const struct cuda_device *de
 	*slot = i;
 	if (leases->slots[i].event)
 		return 0;
-	r = cuda_device_enter(device);
+	r = cuda_device_enter(device, &mode);
 	if (r < 0)
 		return r;
 	result = device->driver.event_create(&leases->slots[i].event, CUDA_DRIVER_EVENT_DISABLE_TIMING);
-	cuda_device_leave(device);
+	cuda_device_leave(device, mode);
 	if (result == CUDA_DRIVER_SUCCESS)
 		return 0;
 	leases->slots[i].event = NULL;

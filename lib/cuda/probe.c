@@ -71,7 +71,7 @@ static int probe_by_memory(struct cuda_device *device, const struct shm *memory,
 {
 	struct cuda_ring ring = {.way = IBVCAP_CUDA_AUTO};
 	struct cuda_why why = {""};
-	int r = cuda_device_enter(device);
+	int mode, r = cuda_device_enter(device, &mode);
 
 	if (r < 0)
 		return r;
@@ -80,7 +80,7 @@ static int probe_by_memory(struct cuda_device *device, const struct shm *memory,
 	info->way = probe_ways(device, &ring, &why);
 	memcpy(info->why, why.text, sizeof(info->why));
 	cuda_ring_detach(&ring, device);
-	cuda_device_leave(device);
+	cuda_device_leave(device, mode);
 	return 0;
 }
 

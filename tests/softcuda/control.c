@@ -13,6 +13,7 @@
 struct softcuda softcuda;
 _Thread_local struct CUctx_st *softcuda_stack[16];
 _Thread_local unsigned softcuda_depth;
+_Thread_local int softcuda_capture_mode;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -62,6 +63,20 @@ static bool is_context(const struct CUctx_st *context)
 	return false;
 }
 
+/* Of captures in the global mode, by any thread. */
+static bool is_forbidden(const char *function)
+{
+	static const char *const names[] = {"cuEventQuery", "cuStreamQuery",  "cuStreamSynchronize",
+	                                    "cuMemAlloc",   "cuMemHostAlloc", "cuMemHostRegister"};
+
+	if (softcuda_capture_mode == CAPTURE_RELAXED || !softcuda_is_capturing())
+		return false;
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (is_named(function, names[i]))
+			return true;
+	return false;
+}
+
 int softcuda_enter(const char *function, bool needs_context)
 {
 	const struct CUctx_st *current;
@@ -82,7 +97,11 @@ int softcuda_enter(const char *function, bool needs_context)
 	current = softcuda_current();
 	if (!current)
 		return INVALID_CONTEXT;
-	return is_context(current) ? softcuda.lost[current->device] : CONTEXT_IS_DESTROYED;
+	if (!is_context(current))
+		return CONTEXT_IS_DESTROYED;
+	if (softcuda.lost[current->device])
+		return softcuda.lost[current->device];
+	return is_forbidden(function) ? STREAM_CAPTURE_UNSUPPORTED : SUCCESS;
 }
 
 int softcuda_leave(int result)
@@ -254,7 +273,7 @@ static void count_memory(struct softcuda_counts *counts)
 
 SOFTCUDA_EXPORT struct softcuda_counts softcuda_count(void)
 {
-	struct softcuda_counts counts = {.pushed = softcuda_depth};
+	struct softcuda_counts counts = {.pushed = softcuda_depth, .capture_mode = (uint64_t)softcuda_capture_mode};
 
 	pthread_mutex_lock(&lock);
 	count_memory(&counts);

@@ -35,6 +35,7 @@ int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes);
 int cuStreamCreate(struct CUstream_st **stream, unsigned int flags);
 int cuStreamDestroy_v2(struct CUstream_st *stream);
 int cuStreamSynchronize(struct CUstream_st *stream);
+int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuStreamQuery(struct CUstream_st *stream);
 int cuEventCreate(struct CUevent_st **event, unsigned int flags);
 int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream);

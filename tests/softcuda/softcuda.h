@@ -13,6 +13,8 @@
  *   512 GiB and more at once in pages of 4 KiB                  2 OUT_OF_MEMORY
  *   a device address that is none                               700 ILLEGAL_ADDRESS, of all calls from then on
  *   a call in a child of fork()                                 3 NOT_INITIALIZED
+ *   a call that captures forbid, while any stream is captured     900 STREAM_CAPTURE_UNSUPPORTED
+ *     and the thread's mode is not relaxed
  *   munmap() of memory that is registered                       abort() in the next call
  *
  * Streams. An operation runs when those before it on its stream have: at once, or, if the settings say so, later. There
@@ -79,6 +81,7 @@ struct softcuda_counts {
 	uint64_t pushed;      /* contexts on the calling thread's stack */
 	uint64_t left_behind; /* handles and memory that a primary context had at its end */
 	uint64_t registered_so_far;
+	uint64_t capture_mode; /* of the calling thread; 0: global, as it begins */
 };
 
 /** What there is now. */

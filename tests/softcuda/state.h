@@ -30,8 +30,9 @@ enum {
 	UNKNOWN = 999,
 };
 
-#define DEVICES_MAX    8
-#define ATTRIBUTES_MAX 160
+#define DEVICES_MAX     8
+#define ATTRIBUTES_MAX  160
+#define CAPTURE_RELAXED 2 /* of CUstreamCaptureMode */
 
 struct operation {
 	struct operation *next;
@@ -108,6 +109,7 @@ struct softcuda {
 extern struct softcuda softcuda;
 extern _Thread_local struct CUctx_st *softcuda_stack[16];
 extern _Thread_local unsigned softcuda_depth;
+extern _Thread_local int softcuda_capture_mode;
 
 /** Begin a call: take the lock, and check what is common to all. A result, with which the call ends if it is not 0. */
 int softcuda_enter(const char *function, bool needs_context);
@@ -135,6 +137,8 @@ uint64_t softcuda_free_memory_of(const struct CUctx_st *context);
 
 /* stream.c */
 void softcuda_init_stream(struct CUstream_st *stream, struct CUctx_st *context);
+/** Is any stream being captured? */
+bool softcuda_is_capturing(void);
 /** Run all that is due. */
 void softcuda_progress(void);
 uint64_t softcuda_free_streams_of(const struct CUctx_st *context);

@@ -389,6 +389,35 @@ SOFTCUDA_EXPORT void softcuda_set_capturing(struct CUstream_st *stream, bool cap
 	softcuda_leave(0);
 }
 
+bool softcuda_is_capturing(void)
+{
+	for (const struct CUctx_st *context = softcuda.contexts; context; context = context->next)
+		if (context->legacy.is_capturing || context->own.is_capturing)
+			return true;
+	for (const struct CUstream_st *stream = softcuda.streams; stream; stream = stream->next)
+		if (stream->is_capturing)
+			return true;
+	return false;
+}
+
+SOFTCUDA_EXPORT int cuThreadExchangeStreamCaptureMode(int *mode);
+SOFTCUDA_EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	int r = softcuda_enter(__func__, false);
+
+	if (r == SUCCESS && !softcuda_current())
+		r = INVALID_CONTEXT;
+	if (r == SUCCESS && (*mode < 0 || *mode > CAPTURE_RELAXED))
+		r = INVALID_VALUE;
+	if (r == SUCCESS) {
+		int before = softcuda_capture_mode;
+
+		softcuda_capture_mode = *mode;
+		*mode = before;
+	}
+	return softcuda_leave(r);
+}
+
 /* ---- events ----------------------------------------------------------------------------------------- */
 
 SOFTCUDA_EXPORT int cuEventCreate(struct CUevent_st **event, unsigned int flags);

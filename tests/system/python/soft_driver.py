@@ -13,7 +13,7 @@ ALL = ctypes.c_void_p(-1)
 class Counts(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "registrations", "registered_bytes", "host_allocations", "device_allocations", "events", "streams", "retained",
-        "pushed", "left_behind", "registered_so_far")]
+        "pushed", "left_behind", "registered_so_far", "capture_mode")]
 
 
 class SoftDriver:

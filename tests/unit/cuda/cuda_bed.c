@@ -54,6 +54,7 @@ static void check_nothing_left(void)
 	cr_expect_eq(counts.streams, BED_STREAMS, "those of the test");
 	cr_expect_eq(counts.retained, 1, "by the test");
 	cr_expect_eq(counts.pushed, 1, "by the test");
+	cr_expect_eq(counts.capture_mode, 0, "as the thread began");
 }
 
 static void free_attached(struct attached *attached)

@@ -214,7 +214,7 @@ static struct cuda_why why;
 /* The ring of the handle, by registrations of so many bytes at most. */
 static int attach_in_pieces(uint64_t piece_bytes)
 {
-	int r;
+	int mode, r;
 
 	cr_assert(zero(int, cuda_device_open(&device, 0)));
 	ring = (struct cuda_ring){.way = IBVCAP_CUDA_AUTO};
@@ -223,17 +223,19 @@ static int attach_in_pieces(uint64_t piece_bytes)
 		ring.mappings[i].memory.size = sizeof(ring.mappings[i].memory);
 		cr_assert(eq(int, ibvcap_rx_memory(bed.rx, i, &ring.mappings[i].memory), 1));
 	}
-	cr_assert(zero(int, cuda_device_enter(&device)));
+	cr_assert(zero(int, cuda_device_enter(&device, &mode)));
 	r = cuda_ring_attach(&ring, &device, IBVCAP_CUDA_IN_PLACE, piece_bytes, &why);
-	cuda_device_leave(&device);
+	cuda_device_leave(&device, mode);
 	return r;
 }
 
 static void detach_pieces(void)
 {
-	cr_assert(zero(int, cuda_device_enter(&device)));
+	int mode;
+
+	cr_assert(zero(int, cuda_device_enter(&device, &mode)));
 	cuda_ring_detach(&ring, &device);
-	cuda_device_leave(&device);
+	cuda_device_leave(&device, mode);
 	cuda_device_close(&device);
 	cr_expect(zero(u64, softcuda_count().registrations));
 }
@@ -469,6 +471,68 @@ Test(cuda, a_stream_that_is_being_captured_is_refused_and_the_batch_stays)
 	cr_expect(eq(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0]), -EINVAL));
 	softcuda_set_capturing(bed.streams[0], false);
 	cr_expect(zero(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0])));
+}
+
+Test(cuda, an_error_of_the_stream_is_no_failure_of_the_device)
+{
+	static const char *const functions[] = {"cuStreamIsCapturing", "cuEventRecord"};
+	static const int results[] = {1, 201, 400, 709, 801, 900, 901, 906};
+
+	softcuda_set_hold(true);
+	bed_open(&bed, IBVCAP_CUDA_IN_PLACE);
+	attached_publish(&bed.a, 2 * N);
+	pass_on(N, 1);
+	cr_assert(eq(int, acquire(N), (int)N));
+	for (unsigned i = 0; i < 16; i++) {
+		softcuda_fail(functions[i / 8], 0, results[i % 8]);
+		cr_expect(eq(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0]), -EINVAL), "%d",
+		          results[i % 8]);
+		cr_expect(ne(ptr, strstr(ibvcap_error_text(), functions[i / 8]), NULL));
+		cr_expect(eq(uint, bed_count_leases(&bed.a), 2));
+		cr_expect(eq(u32, bed_info(&bed).n_held, 1));
+		cr_expect(eq(u32, bed_info(&bed).n_pending, 1));
+		cr_expect(zero(u32, bed_info(&bed).has_failed));
+	}
+	cr_expect(zero(int, ibvcap_cuda_release(bed.cuda, &batch, bed.streams[0])));
+}
+
+Test(cuda, while_another_stream_is_captured_leases_last_as_long_as_their_work)
+{
+	softcuda_set_hold(true);
+	softcuda_set_capturing(bed.streams[2], true);
+	bed_open(&bed, IBVCAP_CUDA_AUTO);
+	cr_expect(eq(u32, bed_info(&bed).way, IBVCAP_CUDA_IN_PLACE), "%s", bed_info(&bed).why);
+	attached_publish(&bed.a, 2 * N);
+	pass_on(N, 0);
+	pass_on(N, 1);
+	cr_expect(eq(int, ibvcap_cuda_poll(bed.cuda), 2), "%s", ibvcap_error_text());
+	cr_expect(eq(uint, bed_count_leases(&bed.a), 2));
+	softcuda_run(bed.streams[0], 3);
+	cr_expect(eq(int, ibvcap_cuda_poll(bed.cuda), 1), "%s", ibvcap_error_text());
+	cr_expect(zero(u64, softcuda_count().capture_mode));
+	softcuda_run(bed.streams[1], 3);
+	softcuda_fail("cuThreadExchangeStreamCaptureMode", 0, 801);
+	cr_expect(eq(int, ibvcap_cuda_poll(bed.cuda), 1), "the driver answers 900 now");
+	cr_expect(zero(int, ibvcap_cuda_poll(bed.cuda)));
+	softcuda_set_capturing(bed.streams[2], false);
+}
+
+Test(cuda, answers_that_captures_cause_end_no_lease)
+{
+	static const int results[] = {900, 901, 906, 907};
+
+	softcuda_set_hold(true);
+	bed_open(&bed, IBVCAP_CUDA_AUTO);
+	attached_publish(&bed.a, N);
+	pass_on(N, 0);
+	for (unsigned i = 0; i < 4; i++) {
+		softcuda_fail("cuEventQuery", 0, results[i]);
+		cr_expect(eq(int, ibvcap_cuda_poll(bed.cuda), 1), "%d: %s", results[i], ibvcap_error_text());
+		cr_expect(eq(uint, bed_count_leases(&bed.a), 1));
+		cr_expect(zero(u32, bed_info(&bed).has_failed));
+	}
+	softcuda_run(bed.streams[0], 3);
+	cr_expect(zero(int, ibvcap_cuda_poll(bed.cuda)));
 }
 
 Test(cuda, rows_wait_for_a_program_of_an_older_version)

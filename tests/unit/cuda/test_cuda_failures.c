@@ -112,6 +112,7 @@ static bool use_with_failing(unsigned i, int64_t n, int result, const char *name
 	cr_expect_eq(counts.registrations + counts.host_allocations + counts.device_allocations + counts.events, 0,
 	             "call %d of %s", (int)n, functions[i].function);
 	cr_expect_eq(counts.streams, BED_STREAMS, "call %d of %s", (int)n, functions[i].function);
+	cr_expect_eq(counts.capture_mode, 0, "call %d of %s", (int)n, functions[i].function);
 	cr_expect_eq(counts.retained + counts.pushed, 2, "call %d of %s", (int)n, functions[i].function);
 	return true;
 }

@@ -189,6 +189,32 @@ Test(softcuda, an_event_passes_when_the_work_before_it_on_its_stream_has_ended)
 	cr_expect(eq(int, run_count, 1));
 }
 
+Test(softcuda, a_capture_forbids_calls_of_threads_that_are_not_relaxed)
+{
+	struct CUstream_st *stream;
+	struct CUevent_st *event;
+	int mode = 2;
+
+	cr_assert(zero(int, cuStreamCreate(&stream, 1)));
+	cr_assert(zero(int, cuEventCreate(&event, 2)));
+	softcuda_set_capturing(stream, true);
+	cr_expect(eq(int, cuEventQuery(event), 900));
+	cr_expect(eq(int, cuStreamQuery(NULL), 900));
+	cr_expect(eq(int, register_ring(), 900));
+	cr_assert(zero(int, cuThreadExchangeStreamCaptureMode(&mode)));
+	cr_expect(zero(int, mode));
+	cr_expect(eq(u64, softcuda_count().capture_mode, 2));
+	cr_expect(zero(int, cuEventQuery(event)));
+	cr_assert(zero(int, cuEventRecord(event, stream)));
+	cr_expect(eq(int, cuEventQuery(event), 907), "recorded by the capture");
+	cr_assert(zero(int, cuThreadExchangeStreamCaptureMode(&mode)));
+	cr_expect(eq(int, mode, 2));
+	softcuda_set_capturing(stream, false);
+	cr_expect(zero(int, cuStreamQuery(NULL)));
+	mode = 3;
+	cr_expect(eq(int, cuThreadExchangeStreamCaptureMode(&mode), 1));
+}
+
 Test(softcuda, an_event_can_be_late)
 {
 	struct CUstream_st *stream;

@@ -28,6 +28,11 @@
  * PyTorch) uses, too. Streams must belong to it. The calling thread's current context is the same after each call as
  * before. The library uses the driver API only, so a refusal that it met is never the runtime's last error.
  *
+ * Captures of streams into graphs (cudaStreamBeginCapture()). Calls relax the capture mode of the calling thread, and
+ * leave it as it was, so that a capture by any thread forbids none of them, and none of them ends a capture. No batch
+ * is released on a stream that is being captured, nor on the legacy default stream while one that it waits for is:
+ * -EINVAL. An answer of the driver that a capture causes ends no lease, since it says nothing about the work.
+ *
  * The driver is libcuda.so.1, loaded when a handle is opened: programs start on machines without it. No function but
  * ibvcap_cuda_open() and ibvcap_cuda_probe() loads it. ibvcap_error_text() has the function of the driver that failed,
  * with the name and the text of its error.
@@ -125,8 +130,9 @@ int ibvcap_cuda_acquire(struct ibvcap_cuda *cuda, struct ibvcap_cuda_batch *batc
  * now has ended. Work on other streams has to be joined to this one by events before. stream: of the device's primary
  * context; NULL: the legacy default stream. Of a batch that no device work reads, NULL works, too.
  *
- * -EINVAL: the caller does not hold this batch, or the stream is not of the device's primary context; the latter leaves
- * the batch with the caller, as -ENOMEM does. -EIO: the device has failed; the batch is returned.
+ * -EINVAL: the caller does not hold this batch, or the driver refuses the stream, which is not of the device's primary
+ * context, was destroyed, or is being captured; the latter leaves the batch with the caller, as -ENOMEM does. -EIO: the
+ * device has failed, which a stream of the library's own shows, too; the batch is returned.
  */
 int ibvcap_cuda_release(struct ibvcap_cuda *cuda, const struct ibvcap_cuda_batch *batch, struct CUstream_st *stream);
 
