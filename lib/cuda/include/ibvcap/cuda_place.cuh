@@ -20,7 +20,8 @@
  * Both steps read what the library reads, as it reads it: numbers, counts and sources by the description of the stream
  * (ibvcap_rx_sequence()), also across header row and payload row, irregular rows, and fragments; rows in error have
  * no number. The pieces that are checked on the host are checked here, too: no packet, record or description, whatever
- * its bytes are, makes a kernel read beyond a row or write beyond the array that the arguments describe.
+ * its bytes are, makes a kernel read beyond a row or write beyond the array that the arguments describe. An array of
+ * present has whole words of 4 bytes, see ibvcap_index_rows().
  *
  * A grid of any shape does all of the work. ibvcap_copy_rows() takes 32 consecutive threads for a row, so blocks of a
  * multiple of 32 threads are best, and about as many threads as 32 * n.
@@ -94,7 +95,7 @@ IBVCAP_DEVICE void ibvcap_device_raise(ibvcap_u64 *to, ibvcap_u64 value)
 #endif
 }
 
-/* Set the bits of a byte; returns what it was. Atomic by its aligned word of 4 bytes, whose other bytes stay. */
+/* Set the bits of a byte; returns what it was. Atomic by its aligned word of 4 bytes, which is written back whole. */
 IBVCAP_DEVICE ibvcap_u8 ibvcap_device_mark(ibvcap_u8 *at, ibvcap_u8 bits)
 {
 #ifdef __CUDA_ARCH__
@@ -562,7 +563,7 @@ IBVCAP_DEVICE int ibvcap_device_read(const struct ibvcap_device_sequence *sequen
 
 /** The ring of numbers that ibvcap_index_rows() fills: number `first` of source s is in row s * numbers + at. */
 struct ibvcap_device_ring {
-	ibvcap_u8 *present; /* of sources * numbers bytes, at a multiple of 4; 0: the number is missing */
+	ibvcap_u8 *present; /* see ibvcap_index_rows(); 0: the number is missing */
 	ibvcap_u64 first;
 	ibvcap_u32 at;
 	ibvcap_u32 numbers;
@@ -665,6 +666,10 @@ IBVCAP_DEVICE struct ibvcap_device_placed ibvcap_device_index(const struct ibvca
  * whose row is `at`, in steps, below the cycle; the ring has the numbers from it on. The caller moves both when it has
  * used the oldest rows, and has set their present to 0. side: from 0 to 7, as of a placer. counts: see
  * IBVCAP_DEVICE_COUNTS; added to.
+ *
+ * present: a byte for each of the sources * numbers rows. The device marks it by its word of 4 bytes, so allocate
+ * (sources * numbers + 3) / 4 * 4 bytes at a multiple of 4: the kernel also reads and writes back, as they were, the
+ * bytes between the last row's and the end of its word.
  *
  * A number that comes twice has one FIRST, whichever thread is first. A packet with several numbers is FIRST if one of
  * them is new, and has the row of that.
