@@ -29,6 +29,7 @@ class SoftDriver:
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
         self._call("cuCtxSetCurrent", context)
         self.streams = []
+        self.totals = []  # kernels write to them
 
     def _call(self, function, *values):
         assert getattr(self.library, function)(*values) == 0, function
@@ -77,6 +78,7 @@ class SoftDriver:
     def sum(self, address, n, stream=None):
         """A kernel that adds n bytes up, by the device's address; its sum is there when it has run."""
         total = ctypes.c_uint64()
+        self.totals.append(total)
         result = self.library.softcuda_launch_sum(ctypes.c_void_p(stream), ctypes.c_uint64(address),
                                                   ctypes.c_size_t(n), ctypes.byref(total))
         assert result == 0, result
