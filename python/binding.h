@@ -172,8 +172,9 @@ struct dlpack_device {
 };
 
 /**
- * A capsule of what the exporter's buffer shows, on its own device or as the host's memory. use_stream: for the
- * argument stream; false: an exception is set. NULL: only None is accepted.
+ * A capsule of what the exporter's buffer shows, on its own device or as the host's memory, or of a copy, which is the
+ * host's. use_stream: for the argument stream, unless it is a copy; false: an exception is set. NULL: None alone is
+ * accepted.
  */
 PyObject *dlpack_export(PyObject *exporter, PyObject *arguments, PyObject *keywords, struct dlpack_device own,
                         bool (*use_stream)(PyObject *exporter, PyObject *stream));

@@ -214,22 +214,27 @@ PyObject *dlpack_export(PyObject *exporter, PyObject *arguments, PyObject *keywo
 	PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
 	struct dlpack_request request;
 	int major = 0, minor, wants_copy;
+	PyObject *capsule;
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOO:__dlpack__", names, &stream, &max_version,
 	                                 &device, &copy))
 		return NULL;
 	if (!use_stream && stream != Py_None)
 		return PyErr_Format(PyExc_ValueError, "the packets are in the host's memory, which has no stream");
-	if (use_stream && !use_stream(exporter, stream))
-		return NULL;
 	if (max_version != Py_None && !parse_pair(max_version, "max_version", &major, &minor))
 		return NULL;
 	wants_copy = PyObject_IsTrue(copy);
+	if (wants_copy > 0)
+		own = (struct dlpack_device){DLPACK_CPU, 0};
 	if (wants_copy < 0 || !choose_device(device, own, &request.device))
 		return NULL;
 	request.is_versioned = major >= 1;
 	request.wants_copy = wants_copy;
-	return dlpack_new(exporter, &request);
+	capsule = dlpack_new(exporter, &request);
+	/* Last, so that what fails names no stream. Nothing on a stream reads the memory that was copied. */
+	if (capsule && use_stream && !wants_copy && !use_stream(exporter, stream))
+		Py_CLEAR(capsule);
+	return capsule;
 }
 
 PyObject *dlpack_export_of_host(PyObject *exporter, PyObject *arguments, PyObject *keywords)

@@ -19,6 +19,7 @@ import soft_driver
 import testbed
 from backend_probing import one_wire
 from test_python import SIZE, payload, send
+from test_python_dlpack import look
 from wires import wait_until
 
 ibvcap = python_package.load()
@@ -368,6 +369,38 @@ def test_a_stream_of_no_context_is_refused_and_the_batch_stays(driver, one, wire
         assert batch.is_released, "nobody can be told"
         assert receiver.wait(20)
         expect_leases(one, 0)
+
+
+def test_what_dlpack_refuses_names_no_stream(driver, one, wire):
+    stream, other = driver.stream(), driver.stream()
+    with attach(one) as receiver:
+        send(wire, 0, 64)
+        batch = receiver.acquire(timeout=20)
+        with pytest.raises(BufferError):
+            batch.payload.__dlpack__(stream=stream)
+        with pytest.raises(BufferError):
+            batch.payload.__dlpack__(stream=stream, max_version=(1, 0), dl_device=(2, 0))
+        assert batch.payload.__dlpack__(stream=stream, copy=True), "nothing on the stream reads the batch"
+        batch.use(other)
+        with pytest.raises(ValueError, match="let one stream wait"):
+            batch.payload.__dlpack__(stream=stream, max_version=(1, 0))
+        batch.release()  # the capsule that was refused has gone
+        assert receiver.wait(20)
+
+
+def test_a_copy_by_dlpack_is_the_hosts(driver, one, wire):
+    with attach(one) as receiver:
+        send(wire, 0, 64)
+        batch = receiver.acquire(timeout=20)
+        capsule = batch.payload.__dlpack__(max_version=(1, 0))
+        shown = look(capsule).tensor
+        assert (shown.device_type, shown.device_id) == PINNED
+        for asked in ({}, {"dl_device": HOST}):
+            capsule = batch.payload.__dlpack__(max_version=(1, 0), copy=True, **asked)
+            tensor = look(capsule).tensor
+            assert (tensor.device_type, tensor.device_id) == HOST, "memory that the driver does not know"
+        with pytest.raises(BufferError, match=r"device \(1, 0\), and not on device \(3, 0\)"):
+            batch.payload.__dlpack__(max_version=(1, 0), copy=True, dl_device=PINNED)
 
 
 def test_a_batch_goes_back_while_another_thread_waits(driver, one, wire):
