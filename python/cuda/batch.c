@@ -13,25 +13,34 @@ static struct cuda_batch *batch_at(PyObject *object)
 /* 0: returned; -errno, only with is_told: it is not. */
 static int cuda_batch_give_back(struct cuda_batch *batch, bool is_told)
 {
+	struct cuda_returned *returned = batch->to_return;
 	struct cuda_handle *handle = batch->handle;
+	bool is_newest;
 	int r;
 
-	if (!handle)
+	if (!returned)
 		return 0;
+	is_newest = handle->newest == batch;
 	if (!batch->has_stream)
-		batch->stream = cuda_stream_ref(&handle->stream);
-	r = cuda_handle_take_back(handle, &batch->batch, &batch->stream, is_told);
-	if (r < 0 && is_told) {
-		cuda_stream_drop(&batch->stream);
-		batch->has_stream = false;
-		return r;
-	}
-	if (handle->newest == batch)
-		handle->newest = NULL;
-	batch->handle = NULL;
+		returned->stream = cuda_stream_ref(&handle->stream);
+	/* First: other threads run below, and find a batch that is returned. It may even be freed. */
+	batch->to_return = NULL;
 	batch->owner.is_gone = true;
-	cuda_handle_unref(handle);
-	return 0;
+	if (is_newest)
+		handle->newest = NULL;
+	r = cuda_handle_take_back(handle, returned, is_told);
+	if (r == 0) {
+		cuda_handle_unref(handle);
+		return 0;
+	}
+	if (!batch->has_stream)
+		cuda_stream_drop(&returned->stream);
+	batch->to_return = returned;
+	batch->owner.is_gone = false;
+	batch->is_refused = batch->has_stream && r == -EINVAL;
+	if (is_newest)
+		handle->newest = batch;
+	return r;
 }
 
 static void give_back_untold(struct view_owner *owner)
@@ -54,7 +63,7 @@ static struct dlpack_device device_of_memory(const struct cuda_handle *handle)
 	return (struct dlpack_device){info.way == IBVCAP_CUDA_PAGEABLE ? DLPACK_CPU : DLPACK_CUDA_HOST, 0};
 }
 
-PyObject *cuda_batch_new(struct cuda_handle *handle, const struct ibvcap_cuda_batch *of)
+PyObject *cuda_batch_new(struct cuda_handle *handle, struct cuda_returned *acquired)
 {
 	struct cuda_batch *batch = object_new(cuda_batch_type);
 
@@ -64,16 +73,19 @@ PyObject *cuda_batch_new(struct cuda_handle *handle, const struct ibvcap_cuda_ba
 	batch->owner.give_back = give_back_untold;
 	batch->owner.last_buffer_gone = last_cuda_view_gone;
 	batch->handle = cuda_handle_ref(handle);
-	batch->batch = *of;
+	batch->to_return = acquired;
+	batch->batch = acquired->batch;
 	batch->device = device_of_memory(handle);
 	return &batch->owner.base;
 }
 
 void cuda_batch_return_softly(struct cuda_batch *batch)
 {
+	Py_INCREF(&batch->owner.base);
 	batch->is_soft = true;
 	if (batch->owner.n_buffers == 0)
 		give_back_untold(&batch->owner);
+	Py_DECREF(&batch->owner.base);
 }
 
 static PyObject *cuda_batch_use_stream(PyObject *object, PyObject *argument)
@@ -89,7 +101,7 @@ static PyObject *cuda_batch_release(PyObject *object, PyObject *arguments, PyObj
 {
 	static char *names[] = {"cuda_stream", NULL};
 	struct cuda_batch *batch = batch_at(object);
-	PyObject *argument = NULL;
+	PyObject *argument = Py_None;
 	struct cuda_stream stream;
 	int r;
 
@@ -101,7 +113,7 @@ static PyObject *cuda_batch_release(PyObject *object, PyObject *arguments, PyObj
 		                    batch->owner.n_buffers);
 	if (batch->owner.is_gone)
 		Py_RETURN_NONE;
-	if (argument && (!cuda_stream_of(argument, &stream) || !cuda_batch_use(batch, &stream)))
+	if (argument != Py_None && (!cuda_stream_of(argument, &stream) || !cuda_batch_use(batch, &stream)))
 		return NULL;
 	r = cuda_batch_give_back(batch, true);
 	if (r < 0)
@@ -118,7 +130,6 @@ static PyObject *cuda_batch_exit(PyObject *object, PyObject *arguments)
 static void cuda_batch_dealloc(PyObject *object)
 {
 	give_back_untold((struct view_owner *)object);
-	cuda_stream_drop(&batch_at(object)->stream);
 	object_free(object);
 }
 
@@ -184,7 +195,8 @@ static PyMethodDef cuda_batch_methods[] = {
          "the\nbatch has another one."},
 	{"release", KEYWORDS(cuda_batch_release),
          "release($self, cuda_stream=None)\n--\n\n"
-         "Return the batch, at once: its lease ends with the work on its stream. BufferError: a view is alive."},
+         "Return the batch, at once: its lease ends with the work on its stream. cuda_stream names that, as use()\n"
+         "does; None: the batch keeps the one that it has. BufferError: a view is alive."},
 	{"__enter__", object_enter, METH_NOARGS, NULL},
 	{"__exit__", cuda_batch_exit, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},

@@ -18,7 +18,7 @@ struct cuda_batch;
 /* The stream whose work reads a batch. */
 struct cuda_stream {
 	struct CUstream_st *handle; /* NULL: the legacy default stream */
-	PyObject *object;           /* a reference, so that the stream lives; NULL: none is needed */
+	PyObject *object;           /* a reference, so that the stream lives; NULL: it was named by a number */
 };
 
 /** The stream that this object is, or has. False: an exception is set. */
@@ -41,7 +41,7 @@ bool cuda_errors_init(void);
 
 /* ---- handle.c: a handle, and the batches that go back to it ---------------------------------------- */
 
-/* A batch that a thread returned while another one was in a call. */
+/* What goes back to a handle. It is allocated before the batch is acquired, so no return lacks memory. */
 struct cuda_returned {
 	struct ibvcap_cuda_batch batch;
 	struct cuda_stream stream;
@@ -59,6 +59,7 @@ struct cuda_handle {
 	struct call_lock lock;
 	bool is_closed;     /* to be closed when the last batch is returned */
 	uint32_t n_batches; /* acquired, and not returned yet */
+	/* By threads that did not get the lock, and those that the driver refused: each call tries them again. */
 	struct cuda_returned *returned;
 	struct cuda_batch *newest; /* that iteration gave out; not a reference */
 	struct cuda_stream stream; /* of batches for which none is named */
@@ -75,30 +76,35 @@ void cuda_handle_unlock(struct cuda_handle *handle);
 /** Take no more packets. Batches stay; the handle is closed behind the last one. */
 void cuda_handle_close(struct cuda_handle *handle);
 /**
- * Return a batch: its lease ends with the work on the stream, whose reference is taken. By this thread, or by the one
- * that has the handle's lock. -errno, with is_told: the batch is not returned, and the reference not taken. Without it,
- * the legacy default stream takes the place of one that is gone or of another context.
+ * Return a batch, which is the handle's then: its lease ends with the work on the stream. By this thread, or by the one
+ * that has the handle's lock. -errno, with is_told: it stays with the caller, and no code of Python has run. Without
+ * is_told, a batch that the driver refuses keeps its lease until a later call returns it, since nothing else says that
+ * the work on its stream has ended.
  */
-int cuda_handle_take_back(struct cuda_handle *handle, const struct ibvcap_cuda_batch *batch, struct cuda_stream *stream,
-                          bool is_told);
+int cuda_handle_take_back(struct cuda_handle *handle, struct cuda_returned *returned, bool is_told);
+/** With the lock: return what is to be returned, as far as the driver lets. Runs code of Python. */
+void cuda_handle_return_batches(struct cuda_handle *handle);
+/** With the lock: the next call of cuda_handle_return_batches() returns it, too. */
+void cuda_handle_append(struct cuda_handle *handle, struct cuda_returned *returned);
 
 /* ---- batch.c, view.c, receiver.c -------------------------------------------------------------------- */
 
 struct cuda_batch {
 	struct view_owner owner;
-	struct cuda_handle *handle; /* a reference; NULL: the batch is returned */
+	struct cuda_handle *handle;      /* a reference, while there is to_return */
+	struct cuda_returned *to_return; /* with the batch's stream; NULL: the batch is returned */
 	struct ibvcap_cuda_batch batch;
 	struct dlpack_device device; /* of its memory */
-	struct cuda_stream stream;
-	bool has_stream; /* use() named it */
-	bool is_soft;    /* it is returned when its last view goes */
+	bool has_stream;             /* use() named it */
+	bool is_refused;             /* that stream, by the driver: another one may be named */
+	bool is_soft;                /* it is returned when its last view goes */
 };
 
 extern PyType_Spec cuda_view_spec, cuda_batch_spec, cuda_receiver_spec;
 extern PyTypeObject *cuda_view_type, *cuda_batch_type, *cuda_receiver_type;
 
-/** A batch that the handle has acquired. NULL: it is returned, and an exception is set. */
-PyObject *cuda_batch_new(struct cuda_handle *handle, const struct ibvcap_cuda_batch *batch);
+/** A batch that the handle has acquired, and that is the object's then. NULL: it is not; an exception is set. */
+PyObject *cuda_batch_new(struct cuda_handle *handle, struct cuda_returned *acquired);
 /** Return the batch now, or when the last view goes. */
 void cuda_batch_return_softly(struct cuda_batch *batch);
 /** n rows of bytes of the batch, at these addresses of the host and of the device. */

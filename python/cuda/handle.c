@@ -27,21 +27,32 @@ struct cuda_handle *cuda_handle_ref(struct cuda_handle *handle)
 	return handle;
 }
 
-/* Without a reference no thread is in a call, and no batch is left. */
+static void returned_free(struct cuda_returned *returned)
+{
+	cuda_stream_drop(&returned->stream);
+	PyMem_Free(returned);
+}
+
+/* Without a reference no thread is in a call. Batches that the driver refused to the end keep their ring mapped. */
 void cuda_handle_unref(struct cuda_handle *handle)
 {
 	if (--handle->n_references)
 		return;
+	while (handle->returned) {
+		struct cuda_returned *returned = handle->returned;
+
+		handle->returned = returned->next;
+		returned_free(returned);
+	}
 	cuda_stream_drop(&handle->stream);
 	PyThread_free_lock(handle->lock.lock);
 	PyMem_Free(handle);
 }
 
-/* With the lock. -EINVAL: the stream is gone, or of another context; -ENOMEM. The batch is not returned then. */
-static int release_batch(struct cuda_handle *handle, const struct ibvcap_cuda_batch *batch,
-                         const struct cuda_stream *stream)
+/* With the lock. -EINVAL: the stream is captured, gone or of another context; -ENOMEM. It is not returned then. */
+static int release_batch(struct cuda_handle *handle, const struct cuda_returned *returned)
 {
-	int r = ibvcap_cuda_release(handle->cuda, batch, stream->handle);
+	int r = ibvcap_cuda_release(handle->cuda, &returned->batch, returned->stream.handle);
 
 	if (r == -EINVAL || r == -ENOMEM)
 		return r;
@@ -49,14 +60,31 @@ static int release_batch(struct cuda_handle *handle, const struct ibvcap_cuda_ba
 	return 0;
 }
 
-/* With the lock. Nobody is left who could be told. */
-static void release_batch_anyhow(struct cuda_handle *handle, const struct ibvcap_cuda_batch *batch,
-                                 const struct cuda_stream *stream)
+/* Other threads append while the stream of one is dropped; nobody else removes. */
+void cuda_handle_return_batches(struct cuda_handle *handle)
 {
-	static const struct cuda_stream legacy;
+	struct cuda_returned **at = &handle->returned;
 
-	if (release_batch(handle, batch, stream) < 0 && stream->handle)
-		release_batch(handle, batch, &legacy);
+	while (*at) {
+		struct cuda_returned *returned = *at;
+
+		if (release_batch(handle, returned) < 0) {
+			at = &returned->next;
+			continue;
+		}
+		*at = returned->next;
+		returned_free(returned);
+	}
+}
+
+void cuda_handle_append(struct cuda_handle *handle, struct cuda_returned *returned)
+{
+	struct cuda_returned **at = &handle->returned;
+
+	while (*at)
+		at = &(*at)->next;
+	returned->next = NULL;
+	*at = returned;
 }
 
 /* With the lock, and without the interpreter's for a while: nobody else comes to a closed handle without batches. */
@@ -76,14 +104,7 @@ static void close_handles(struct cuda_handle *handle)
 /* With the lock: do the work that other threads left. */
 static void handle_settle(struct cuda_handle *handle)
 {
-	while (handle->returned) {
-		struct cuda_returned *returned = handle->returned;
-
-		handle->returned = returned->next;
-		release_batch_anyhow(handle, &returned->batch, &returned->stream);
-		cuda_stream_drop(&returned->stream);
-		PyMem_Free(returned);
-	}
+	cuda_handle_return_batches(handle);
 	if (handle->is_closed && handle->n_batches == 0 && handle->rx)
 		close_handles(handle);
 }
@@ -111,27 +132,23 @@ void cuda_handle_close(struct cuda_handle *handle)
 		cuda_handle_unlock(handle); /* else the thread in a call closes the handle */
 }
 
-int cuda_handle_take_back(struct cuda_handle *handle, const struct ibvcap_cuda_batch *batch, struct cuda_stream *stream,
-                          bool is_told)
+int cuda_handle_take_back(struct cuda_handle *handle, struct cuda_returned *returned, bool is_told)
 {
-	struct cuda_returned *returned;
-	int r = 0;
+	bool has_lock = PyThread_acquire_lock(handle->lock.lock, NOWAIT_LOCK); /* else a thread is in a call */
+	int r;
 
-	if (PyThread_acquire_lock(handle->lock.lock, NOWAIT_LOCK)) {
-		if (is_told)
-			r = release_batch(handle, batch, stream);
-		else
-			release_batch_anyhow(handle, batch, stream);
-		if (r == 0)
-			cuda_stream_drop(stream);
-		cuda_handle_unlock(handle);
+	if (!has_lock || !is_told) {
+		cuda_handle_append(handle, returned);
+		if (has_lock)
+			cuda_handle_unlock(handle);
+		return 0; /* the thread in a call returns it in WAIT_SLICE_MS */
+	}
+	r = release_batch(handle, returned);
+	if (r < 0) {
+		PyThread_release_lock(handle->lock.lock); /* no other thread ran: nothing is to be settled */
 		return r;
 	}
-	returned = PyMem_Malloc(sizeof(*returned)); /* a thread is in a call: it returns the batch in WAIT_SLICE_MS */
-	if (!returned)
-		return -ENOMEM;
-	*returned = (struct cuda_returned){*batch, *stream, handle->returned};
-	stream->object = NULL;
-	handle->returned = returned;
+	returned_free(returned);
+	cuda_handle_unlock(handle);
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include "python/cuda/cuda_binding.h"
 
 #include <errno.h>
+#include <time.h>
 
 struct cuda_receiver {
 	PyObject base;
@@ -103,41 +104,56 @@ static bool is_work_queued(const struct cuda_handle *handle)
 }
 
 /* With the lock. A batch without an object goes back. */
-static int take_cuda_batch(struct cuda_acquisition *wanted, struct ibvcap_cuda_batch *batch, int n)
+static int take_cuda_batch(struct cuda_acquisition *wanted, struct cuda_returned *acquired, int n)
 {
 	struct cuda_handle *handle = wanted->handle;
 
 	handle->n_batches++;
-	handle->n_lost += batch->lost;
-	wanted->batch = cuda_batch_new(handle, batch);
+	handle->n_lost += acquired->batch.lost;
+	wanted->batch = cuda_batch_new(handle, acquired);
 	if (wanted->batch)
 		return n;
-	ibvcap_cuda_release(handle->cuda, batch, NULL);
-	handle->n_batches--;
+	acquired->stream = cuda_stream_ref(&handle->stream);
+	cuda_handle_append(handle, acquired);
 	return -ENOMEM;
+}
+
+/* With the lock. As cuda_receiver_slice(). */
+static int acquire_cuda_batch(struct cuda_acquisition *wanted, int slice_ms)
+{
+	struct cuda_handle *handle = wanted->handle;
+	struct cuda_returned *acquired = PyMem_Calloc(1, sizeof(*acquired));
+	int n;
+
+	if (!acquired) {
+		PyErr_NoMemory();
+		return -ENOMEM;
+	}
+	acquired->batch = (struct ibvcap_cuda_batch)IBVCAP_INIT(struct ibvcap_cuda_batch);
+	Py_BEGIN_ALLOW_THREADS
+	n = ibvcap_cuda_acquire(handle->cuda, &acquired->batch, wanted->max, wanted->min, slice_ms);
+	Py_END_ALLOW_THREADS
+	if (n > 0)
+		return take_cuda_batch(wanted, acquired, n);
+	PyMem_Free(acquired);
+	wanted->is_full = n == -ENOBUFS && is_work_queued(handle);
+	if (n == -EINTR || wanted->is_full)
+		return 0;
+	if (n < 0)
+		raise_error(n);
+	return n;
 }
 
 /* One slice of a wait. 0: no packet came; negative: an exception. */
 static int cuda_receiver_slice(void *of, int slice_ms)
 {
-	struct ibvcap_cuda_batch batch = IBVCAP_INIT(struct ibvcap_cuda_batch);
 	struct cuda_acquisition *wanted = of;
-	struct cuda_handle *handle = wanted->handle;
 	int n;
 
-	if (!cuda_handle_begin(handle))
+	if (!cuda_handle_begin(wanted->handle))
 		return -EINVAL;
-	Py_BEGIN_ALLOW_THREADS
-	n = ibvcap_cuda_acquire(handle->cuda, &batch, wanted->max, wanted->min, slice_ms);
-	Py_END_ALLOW_THREADS
-	wanted->is_full = n == -ENOBUFS && is_work_queued(handle);
-	if (n > 0)
-		n = take_cuda_batch(wanted, &batch, n);
-	else if (n == -EINTR || wanted->is_full)
-		n = 0;
-	else if (n < 0)
-		raise_error(n);
-	cuda_handle_unlock(handle);
+	n = acquire_cuda_batch(wanted, slice_ms);
+	cuda_handle_unlock(wanted->handle);
 	return n;
 }
 
@@ -196,16 +212,27 @@ static PyObject *cuda_receiver_take(PyObject *object, PyObject *timeout)
 
 /* ---- work on the device ---------------------------------------------------------------------------- */
 
-/* One slice of a wait. 0: work is still queued; 1: none is; negative: an exception. */
+/*
+ * One slice of a wait. 0: work is still queued, or may be on a stream that the driver refuses; 1: none is; negative: an
+ * exception.
+ */
 static int cuda_work_slice(void *of, int slice_ms)
 {
+	const struct timespec slice = {.tv_nsec = (long)slice_ms * 1000000}; /* below a second */
 	struct cuda_handle *handle = of;
+	bool is_refused;
 	int r;
 
 	if (!cuda_handle_begin(handle))
 		return -EINVAL;
+	cuda_handle_return_batches(handle);
+	is_refused = handle->returned;
 	Py_BEGIN_ALLOW_THREADS
 	r = ibvcap_cuda_wait(handle->cuda, slice_ms);
+	if (r == 0 && is_refused) {
+		nanosleep(&slice, NULL);
+		r = -ETIMEDOUT;
+	}
 	Py_END_ALLOW_THREADS
 	if (r < 0 && r != -ETIMEDOUT && r != -EINTR)
 		raise_error(r);

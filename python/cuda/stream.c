@@ -63,7 +63,7 @@ bool cuda_stream_of(PyObject *object, struct cuda_stream *stream)
 	}
 	Py_DECREF(number);
 	stream->handle = handle_of_number(value);
-	if (stream->handle)
+	if (stream->handle && !PyLong_Check(object))
 		stream->object = Py_NewRef(object);
 	return true;
 }
@@ -103,21 +103,37 @@ void cuda_stream_drop(struct cuda_stream *stream)
 	Py_CLEAR(stream->object);
 }
 
-bool cuda_batch_use(struct cuda_batch *batch, struct cuda_stream *stream)
+/* False: an exception is set. */
+static bool may_use(const struct cuda_batch *batch, const struct cuda_stream *stream)
 {
-	if (batch->owner.is_gone)
+	const struct cuda_returned *has = batch->to_return;
+
+	if (!has)
 		PyErr_SetString(PyExc_ValueError, "the batch was returned: name its stream before");
-	else if (batch->has_stream && batch->stream.handle != stream->handle)
+	else if (batch->has_stream && !batch->is_refused && has->stream.handle != stream->handle)
 		PyErr_Format(PyExc_ValueError,
 		             "this batch has stream %p, and its lease cannot wait for %p, too: let one stream wait for "
 		             "the other by an event, and name that one alone",
-		             (void *)batch->stream.handle, (void *)stream->handle);
-	else {
-		cuda_stream_drop(&batch->stream);
-		batch->stream = *stream;
-		batch->has_stream = true;
+		             (void *)has->stream.handle, (void *)stream->handle);
+	else
 		return true;
-	}
-	cuda_stream_drop(stream);
 	return false;
+}
+
+bool cuda_batch_use(struct cuda_batch *batch, struct cuda_stream *stream)
+{
+	bool may = may_use(batch, stream);
+	struct cuda_stream unused = *stream;
+
+	/* A number keeps no stream alive, and does not take the place of the object that does. */
+	if (may && (!batch->has_stream || stream->object || batch->to_return->stream.handle != stream->handle)) {
+		unused = batch->to_return->stream;
+		batch->to_return->stream = *stream;
+	}
+	if (may) {
+		batch->has_stream = true;
+		batch->is_refused = false;
+	}
+	cuda_stream_drop(&unused);
+	return may;
 }

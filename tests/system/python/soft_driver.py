@@ -52,6 +52,14 @@ class SoftDriver:
         """The n-th call from now on has no memory."""
         self.library.softcuda_fail_any(ctypes.c_int64(n), 2)
 
+    def fail(self, function, result):
+        """The next call of the function has that result."""
+        self.library.softcuda_fail(function.encode(), ctypes.c_int64(0), result)
+
+    def capture(self, stream, is_on=True):
+        """Begin or end to capture the stream into a graph."""
+        self.library.softcuda_set_capturing(ctypes.c_void_p(stream), is_on)
+
     def end_failing(self):
         """Has the call failed?"""
         has_failed = self.library.softcuda_has_failed()

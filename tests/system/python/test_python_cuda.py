@@ -355,20 +355,175 @@ def test_a_device_that_fails_is_said_and_the_leases_end(driver, one, wire):
 
 
 def test_a_stream_of_no_context_is_refused_and_the_batch_stays(driver, one, wire):
-    gone = 0xdead0
+    gone, stream = 0xdead0, driver.stream()
     with attach(one) as receiver:
         send(wire, 0, 64)
         batch = receiver.acquire(timeout=20)
         with pytest.raises(ibvcap.Error):
             batch.release(gone)
         assert not batch.is_released
-        batch.release()
-        send(wire, 64, 64)
-        with receiver.acquire(timeout=20) as batch:
-            batch.use(gone)
-        assert batch.is_released, "nobody can be told"
+        with pytest.raises(ibvcap.Error):
+            batch.release()  # not on the default stream: nobody named that
+        batch.release(stream)
         assert receiver.wait(20)
         expect_leases(one, 0)
+
+
+OUT_OF_MEMORY = 2
+
+
+@pytest.mark.parametrize("is_captured", [True, False])
+def test_a_failed_release_keeps_the_stream_that_was_named(driver, one, wire, is_captured):
+    stream, other = driver.stream(), driver.stream()
+    with attach(one, cuda_stream=other) as receiver:
+        send(wire, 0, 64)
+        batch = receiver.acquire(timeout=20)
+        batch.use(stream)
+        driver.hold()
+        driver.sum(batch.payload.address, SIZE, stream)
+        if is_captured:
+            driver.capture(stream)
+        else:
+            driver.fail("cuEventRecord", OUT_OF_MEMORY)
+        with pytest.raises(ibvcap.Error):
+            batch.release()
+        driver.capture(stream, False)
+        assert not batch.is_released
+        batch.release()
+        assert not receiver.wait(0.05) and leased(one) == 1
+        driver.run()
+        assert receiver.wait(20)
+
+
+def return_it(batches, _):
+    batches.clear()
+
+
+def return_it_while_a_thread_is_in_a_call(batches, receiver):
+    thread = threading.Thread(target=receiver.acquire, kwargs={"timeout": 0.2})
+    thread.start()
+    time.sleep(0.05)
+    batches.pop().release()
+    thread.join()
+
+
+@pytest.mark.parametrize("give_back", [return_it, return_it_while_a_thread_is_in_a_call])
+def test_a_refused_return_is_tried_again_and_never_on_another_stream(driver, one, wire, give_back):
+    stream = driver.stream()
+    for is_captured in (True, False):
+        with attach(one) as receiver:
+            send(wire, 0, 1)
+            batches = [receiver.acquire(timeout=20)]
+            batches[0].use(stream)
+            driver.hold()
+            driver.sum(batches[0].payload.address, SIZE, stream)
+            if is_captured:
+                driver.capture(stream)
+            else:
+                driver.fail("cuEventRecord", OUT_OF_MEMORY)
+            give_back(batches, receiver)
+            assert not receiver.wait(0.05) and leased(one) == 1
+            assert receiver.info["n_held"] == is_captured
+            driver.capture(stream, False)
+            assert not receiver.wait(0.05) and leased(one) == 1, "the work has not ended"
+            driver.run()
+            assert receiver.wait(20)
+            expect_leases(one, 0)
+    assert driver.counts()["registrations"] == 0
+
+
+def test_a_return_without_memory_is_tried_again(driver, one, wire):
+    with attach(one) as receiver:
+        send(wire, 0, 64)
+        batch = receiver.acquire(timeout=20)
+        driver.fail("cuEventRecord", OUT_OF_MEMORY)
+        del batch
+        assert receiver.wait(20) and receiver.info["n_held"] == 0
+        expect_leases(one, 0)
+    assert driver.counts()["registrations"] == 0
+
+
+def test_a_receiver_closes_behind_a_captured_stream(driver, one, wire):
+    stream = driver.stream()
+    receiver = attach(one)
+    send(wire, 0, 64)
+    with receiver.acquire(timeout=20) as batch:
+        batch.use(stream)
+        driver.capture(stream)
+    receiver.close()
+    assert leased(one) == 1 and driver.counts()["registrations"] > 0
+    driver.capture(stream, False)
+    receiver.close()
+    assert driver.counts()["registrations"] == 0
+
+
+def test_none_names_no_other_stream_to_release(driver, one, wire):
+    stream = driver.stream()
+    with attach(one, cuda_stream=stream) as receiver:
+        send(wire, 0, 64)
+        batch = receiver.acquire(timeout=20)
+        driver.hold()
+        driver.sum(batch.payload.address, SIZE, stream)
+        batch.release(cuda_stream=None)
+        assert not receiver.wait(0) and leased(one) == 1
+        driver.run()
+        assert receiver.wait(20)
+
+
+@pytest.mark.parametrize("takes_next", [True, False])
+def test_a_batch_is_returned_once(driver, one, wire, takes_next):
+    """Its last view goes in a thread, which closes the receiver and waits there for the work."""
+    stream = driver.stream()
+    receiver = attach(one)
+    send(wire, 0, 64)
+    batch = next(receiver) if takes_next else receiver.acquire(timeout=20)
+    batch.use(stream)
+    driver.hold()
+    views = [batch.payload]
+    total = driver.sum(views[0].address, SIZE, stream)
+    batch.__exit__(None, None, None)
+    receiver.close()
+    n_looks = driver.library.softcuda_calls(b"cuEventQuery")
+    thread = threading.Thread(target=views.clear)
+    thread.start()
+    try:
+        wait_until(lambda: driver.library.softcuda_calls(b"cuEventQuery") > n_looks, 10)
+        assert batch.is_released
+        with pytest.raises(BufferError, match="returned"):
+            batch.payload  # pylint: disable=pointless-statement
+        batch.release()
+        receiver.close()
+        assert total.value == 0 and driver.counts()["registrations"] > 0
+    finally:
+        driver.run()
+        thread.join()
+    del receiver, batch
+    assert total.value == sum(payload(0)) and driver.counts()["registrations"] == 0
+
+
+class Stream:
+    def __init__(self, ptr):
+        self.ptr = ptr
+
+
+def test_the_object_of_a_stream_lives_as_long_as_the_lease_needs_it(driver, one, wire):
+    number = driver.stream()
+    with attach(one) as receiver:
+        for is_first in (True, False):
+            send(wire, 0, 64)
+            batch = receiver.acquire(timeout=20)
+            stream = Stream(number)
+            alive = weakref.ref(stream)
+            if is_first:
+                batch.use(stream)
+            assert batch.payload.__dlpack__(max_version=(1, 0), stream=number)
+            batch.use(number)
+            batch.use(stream)
+            batch.use(number)
+            del stream
+            assert alive() is not None, "a number keeps no stream"
+            batch.release()
+            assert alive() is None and receiver.wait(20)
 
 
 def test_what_dlpack_refuses_names_no_stream(driver, one, wire):
