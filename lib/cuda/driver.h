@@ -88,6 +88,7 @@ enum cuda_driver_host_flag {
 
 struct cuda_driver {
 	void *library; /* NULL: not loaded */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration takes none there */
 #define CUDA_DRIVER_MEMBER(member, name, parameters) int(*member) parameters;
 	CUDA_DRIVER_FUNCTIONS(CUDA_DRIVER_MEMBER)
 #undef CUDA_DRIVER_MEMBER
