@@ -43,10 +43,9 @@ int main(int argc, char **argv)
 	watch_ask(&watch);
 	stop_signal_catch();
 	server = start_server(argv[1], &watch);
-	if (!server)
-		return EX_UNAVAILABLE;
-	sd_notify(1, "READY=1");
-	while (!stop_signal_came()) {
+	if (server)
+		sd_notify(1, "READY=1");
+	while (server && !stop_signal_came()) {
 		nanosleep(&pause, NULL);
 		server_end_old_connections(server);
 		if (!stop_signal_came())
@@ -54,7 +53,8 @@ int main(int argc, char **argv)
 		if (!stop_signal_came())
 			watch_ask(&watch);
 	}
-	server_free(server);
+	if (server)
+		server_free(server);
 	top_view_take(&watch.view, NULL, 0);
-	return EX_OK;
+	return server ? EX_OK : EX_UNAVAILABLE;
 }
