@@ -160,7 +160,7 @@ struct backend_group_options {
 	uint32_t fields; /* enum backend_hash_field; symmetric: both addresses or neither */
 };
 
-/* Who keeps the times of packets. */
+/* Which part sends each packet at its send time. */
 enum backend_send_time {
 	BACKEND_SEND_TIME_AUTO,   /* the device or the kernel, where they can */
 	BACKEND_SEND_TIME_WORKER, /* the caller */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* To which UDP ports the packets of a capture go, whoever wrote it. */
+/* Counts the packets of a capture file for each UDP port. Any program may have written the file. */
 #ifndef TOOLS_INSPECT_INSPECT_PORTS_H
 #define TOOLS_INSPECT_INSPECT_PORTS_H
 

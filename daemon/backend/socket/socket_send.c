@@ -75,7 +75,7 @@ static struct backend_sent *send_ended(struct socket_send *send, uint32_t i)
 	return &send->ended[(send->first_ended + i) % send->slots];
 }
 
-/* Packets that pass tc-etf(8) need a time, whoever keeps the times. */
+/* etf (tc-etf(8)) refuses a packet without a time, also where the worker sends each packet at its time. */
 static bool send_stamps(const struct socket_send *send)
 {
 	return send->times && send->etf.flags & NET_ETF_THERE;

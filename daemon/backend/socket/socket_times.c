@@ -115,9 +115,9 @@ void socket_times_reset(struct socket_times *times)
 /* ---- giving packets to the kernel ------------------------------------------------------------------ */
 
 /*
- * The discipline lets a packet go delta before its time, which a driver needs whose card waits for the time. Without
- * such a card the packet would leave too early: the discipline is told a time that is later by delta. It drops a packet
- * that it cannot let go before the time that it was told.
+ * etf releases a packet delta before the packet's time, because the driver of a card that waits for the time needs that
+ * long. Without such a card the packet would leave too early, so this adds delta to the time. etf drops a packet that
+ * it cannot release before that time.
  */
 uint64_t socket_times_choose(const struct net_etf *etf, uint64_t not_before_ns, uint64_t now_ns)
 {

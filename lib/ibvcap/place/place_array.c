@@ -46,7 +46,7 @@ static struct place_array *array_new(const struct ibvcap_placer *placer)
 	return array;
 }
 
-/* False: it has to have memory of the caller, who gives none. */
+/* False: the array needs memory of the caller, and the caller has none. */
 static bool array_take_memory(const struct ibvcap_placer *placer, struct place_array *array)
 {
 	const struct ibvcap_placer_options *options = &placer->options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What adjtimex(2) says of CLOCK_REALTIME, and that it is only asked; and that each change of it is told. */
+/* Reads the state of CLOCK_REALTIME by adjtimex(2) without a change of it, and reports each time it is set. */
 #include "daemon/clock/system_clock.h"
 
 #include <criterion/criterion.h>
