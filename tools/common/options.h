@@ -64,6 +64,13 @@ struct option_row {
 			.instead = "'ibvcap info', 'ibvcap extract' and 'ibvcap replay' read files"           \
 	}
 
+/* The most lines of a list, in a member of 8 bytes. N stands in help. */
+#define OPTION_AT_MOST(option_name, option_help, type, member)                                                \
+	{                                                                                                     \
+		option_name, 0, "N", option_help, OPTION_NUMBER, OPTION_AT(type, member), .word = "all",      \
+											  .value = UINT64_MAX \
+	}
+
 /* Two options that contradict each other, or of which one means nothing without the other. */
 struct option_rule {
 	const char *option;

@@ -122,7 +122,7 @@ static struct ranked_source *rank_sources(const struct ibvcap_tracker *tracker, 
 static void print_sources(const struct ibvcap_tracker *tracker, uint32_t n_sources, uint64_t most)
 {
 	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
-	struct ranked_source *ranked = n_sources > most ? rank_sources(tracker, n_sources) : NULL;
+	struct ranked_source *ranked = rank_sources(tracker, n_sources);
 	uint32_t n = (uint32_t)u64_min(n_sources, most);
 	char text[REPORT_SOURCE_BYTES];
 
@@ -135,7 +135,7 @@ static void print_sources(const struct ibvcap_tracker *tracker, uint32_t n_sourc
 		print_numbers(&source.numbers);
 	}
 	if (n_sources > n)
-		printf("and %u sources more, %s: --sources N prints N of them\n", n_sources - n,
+		printf("and %u sources more, %s: --sources all prints them\n", n_sources - n,
 		       !ranked                               ? "in no order"
 		       : ranked[n].lost                      ? "of which some lost numbers, but no more than these"
 		       : ranked[n].doubtful || ranked[n].odd ? "of which none lost a number"

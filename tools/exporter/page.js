@@ -45,7 +45,7 @@ const fill = (percent, history) => ({text: percent + " %", is: percent >= 80 ? "
 	spark: spark(history, "percent", 100, "%")});
 const packets = (value, history) => ({text: scaled(value, "/s"), spark: spark(history, "value", 0, "/s")});
 
-/* ---- tables: a row stays as long as its key, and only cells that change are written --------------------------- */
+/* ---- tables: a row stays as long as its key, and only cells that change are written. rows: [key, cells, rank] ---- */
 
 const tables = new Map();
 
@@ -110,7 +110,7 @@ function show(id, heads, rows) {
 	if (!known)
 		return;
 	const keep = new Set();
-	for (const [key, cells] of rows) {
+	for (const [key, cells] of rows.sort((a, b) => a[2] - b[2])) {
 		let unique = key;
 		while (keep.has(unique))
 			unique += "+";
@@ -150,11 +150,11 @@ function sumQueues(entries) {
 			streams.set(key, {...entry, per_s: entry.per_s && {...entry.per_s}});
 			continue;
 		}
-		const {history_blocks, slots_per_block} = known;
+		const {history_blocks, slots_per_block, rank} = known;
 		add(known, entry);
 		if (known.per_s && entry.per_s)
 			add(known.per_s, entry.per_s);
-		Object.assign(known, {history_blocks, slots_per_block});
+		Object.assign(known, {history_blocks, slots_per_block, rank});
 	}
 	return [...streams.values()];
 }
@@ -183,7 +183,7 @@ function showStreams(status) {
 
 	show("streams",
 		["Stream", "Lost now", "Fill", "Packets", "Bits", "State", "Published", "Lost", "Last loss", "Marked"],
-		sumQueues(status.streams).map(stream => [stream.name + " " + stream.epoch, cells(stream)]));
+		sumQueues(status.streams).map(one => [one.name + " " + one.epoch, cells(one), one.rank]));
 }
 
 function showConsumers(status) {
@@ -209,7 +209,7 @@ function showConsumers(status) {
 	};
 
 	show("consumers", ["Consumer", "Process", "Lost now", "Fill", "Lag", "Packets", "Policy", "Delivered", "Lost",
-		"Last loss"], status.consumers.map(one => [keyOf(one), cells(one)]));
+		"Last loss"], status.consumers.map(one => [keyOf(one), cells(one), one.rank]));
 }
 
 function lateness(one) {
@@ -230,7 +230,7 @@ function showSending(id, head, entries, nameOf) {
 			whole(one.pending),
 			whole(one.completed),
 			losses(one, SENDER_LOSS),
-		]]));
+		], one.rank]));
 }
 
 function showInterfaces(status) {
@@ -242,7 +242,7 @@ function showInterfaces(status) {
 	};
 
 	show("interfaces", ["Interface", "Backend", "Age of counters", "Lost", "Last loss"],
-		status.interfaces.map(one => [one.interface + " " + one.backend, cells(one)]));
+		status.interfaces.map(one => [one.interface + " " + one.backend, cells(one), one.rank]));
 }
 
 /* Lines that say the same of several streams are one. */

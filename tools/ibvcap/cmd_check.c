@@ -22,8 +22,8 @@ static const struct option_row rows[] = {
 	{"sequence", 0, "FILE",
          "where the packets have their number: a file with the keys of 'sequence' (as the stream's has them)",
          OPTION_TEXT, OPTION_AT(struct recv_options, sequence_path)},
-	{"sources", 0, "N", "print at most N sources, those with the worst numbers first (10)", OPTION_NUMBER,
-         OPTION_AT(struct recv_options, sources)},
+	OPTION_AT_MOST("sources", "print N sources at most, those with the worst numbers first; all: all (10)",
+                       struct recv_options, sources),
 	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct recv_options, json)},
 };
 

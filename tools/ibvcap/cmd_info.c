@@ -20,10 +20,11 @@ static const char usage[] =
 static const struct option_row rows[] = {
 	{"gaps", 'g', "N", "print at most N gaps of each file (10)", OPTION_NUMBER,
          OPTION_AT(struct info_options, gaps), .max = INSPECT_GAPS_MAX},
-	{"sources", 0, "N", "print at most N sources of a file, those with the worst numbers first (10)", OPTION_NUMBER,
-         OPTION_AT(struct info_options, sources)},
-	{"files", 0, "N", "of more than four files, print a line for at most N, the worst first (10)", OPTION_NUMBER,
-         OPTION_AT(struct info_options, files)},
+	OPTION_AT_MOST("sources",
+                       "print N sources of a file at most, those with the worst numbers first; all: all (10)",
+                       struct info_options, sources),
+	OPTION_AT_MOST("files", "of more than four files, print a line for N at most, the worst first; all: all (10)",
+                       struct info_options, files),
 	{"json", 'j', NULL, "print JSON, with up to 1000 gaps of each file", OPTION_FLAG,
          OPTION_AT(struct info_options, json)},
 };

@@ -81,10 +81,10 @@ void file_lines_print(const struct file_lines *lines, uint64_t most)
 	for (uint32_t i = n; i < lines->n; i++)
 		n_bad += lines->lines[i].worst > FINDING_NOTE;
 	if (lines->n > n && n_bad)
-		printf("and %u files more, of which %u are not proven complete: --files N prints N of them\n",
+		printf("and %u files more, of which %u are not proven complete: --files all prints them\n",
 		       lines->n - n, n_bad);
 	else if (lines->n > n)
-		printf("and %u files more, which are complete: --files N prints N of them\n", lines->n - n);
+		printf("and %u files more, which are complete: --files all prints them\n", lines->n - n);
 	puts("'ibvcap info FILE' says all of one file");
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The explanation that `ibvcap why` prints: for each term of the sums of a stream and its consumers a cause and a
- * remedy; and its text and JSON. Declares why_consumer.c, why_explain.c, why_json.c, why_print.c, why_rows.c.
+ * remedy; and its text and JSON. Declares why_consumer.c, why_explain.c, why_facts.c, why_json.c, why_print.c,
+ * why_rank.c, why_rows.c.
  */
 #ifndef TOOLS_STATUS_WHY_H
 #define TOOLS_STATUS_WHY_H
@@ -79,6 +80,13 @@ struct why_stream {
 void why_stream_init(struct why_stream *stream, const struct status_view *view,
                      const struct ibvcap_status_stream *queue);
 
+/**
+ * The order of all parts of a kind in which the worst comes first: the index of each in the view. First come those that
+ * are stopped, then those that lost packets (the most of one cause first), then those of which losses are not known,
+ * then those with a note. The first queue of a stream has its place. The caller frees it; NULL: no memory.
+ */
+int *why_worst_first(const struct status_view *view, enum status_kind_of_part kind);
+
 /* ---- text and JSON ------------------------------------------------------------------------------- */
 
 struct why_look;
@@ -87,7 +95,7 @@ extern const char *const why_level_names[]; /* by enum why_level */
 /** The caller frees it. look may be NULL. */
 json_t *why_report_to_json(const struct why_facts *facts, const struct why_report *report, const struct why_look *look);
 
-/** The reports of all streams, without a look at what arrives. The caller frees it. */
+/** The reports of all streams, the worst first, without a look at what arrives. The caller frees it. */
 json_t *why_to_json(const struct status_view *view);
 
 /** Explain the stream, or the two of that name, of which one ends. Returns their number: 0 if there is none. */

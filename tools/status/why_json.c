@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Prints the result of why_explain() as JSON. A stream with several queues is explained by their sum.
- */
+/* Prints the result of why_explain() as JSON. */
 #include "tools/status/why_look.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 const char *const why_level_names[] = {[WHY_OK] = "ok", [WHY_NOTE] = "note", [WHY_LOSS] = "loss"};
 
@@ -42,46 +39,21 @@ json_t *why_report_to_json(const struct why_facts *facts, const struct why_repor
 	return object;
 }
 
-static const struct ibvcap_status_interface *find_why_interface(const struct status_view *view,
-                                                                const struct ibvcap_status_stream *stream)
-{
-	for (int i = 0; i < view->n_interfaces; i++)
-		if (strcmp(view->interfaces[i].interface, stream->interface) == 0 &&
-		    strcmp(view->interfaces[i].backend, stream->backend) == 0)
-			return &view->interfaces[i];
-	return NULL;
-}
-
-void why_stream_init(struct why_stream *stream, const struct status_view *view,
-                     const struct ibvcap_status_stream *queue)
-{
-	struct counters counters = stream_sum_of(view, queue, &stream->sum);
-
-	stream->whole = *queue;
-	stream->whole.counters = counters.at;
-	stream->whole.n_counters = counters.n;
-	stream->facts = (struct why_facts){
-		.stream = &stream->whole,
-		.interface = find_why_interface(view, queue),
-		.consumers = view->consumers,
-		.n_consumers = (uint32_t)view->n_consumers,
-		.lacks_group = flow_view_lacks_group(view, &stream->whole),
-	};
-}
-
 json_t *why_to_json(const struct status_view *view)
 {
 	struct why_report *report = malloc(sizeof(*report));
+	int *order = why_worst_first(view, STATUS_STREAM);
 	json_t *streams = json_array();
 	struct why_stream stream;
 
-	for (int i = 0; report && i < view->n_streams; i++) {
-		if (!stream_sum_is_first(view, i))
+	for (int i = 0; report && order && i < view->n_streams; i++) {
+		if (!stream_sum_is_first(view, order[i]))
 			continue;
-		why_stream_init(&stream, view, &view->streams[i]);
+		why_stream_init(&stream, view, &view->streams[order[i]]);
 		why_explain(&stream.facts, report);
 		json_array_append_new(streams, why_report_to_json(&stream.facts, report, NULL));
 	}
+	free(order);
 	free(report);
 	return streams;
 }

@@ -72,19 +72,22 @@ static void print_why_lines(const struct why_report *report, const struct ibvcap
 static void print_explained(const struct status_view *view, const struct why_facts *facts,
                             const struct why_report *report, const struct why_look *look)
 {
+	int *order = why_worst_first(view, STATUS_CONSUMER);
+
 	print_stream_sum(facts);
 	print_why_lines(report, NULL);
 	flow_view_print(view, facts->stream);
 	if (look)
 		why_look_print(look);
-	for (uint32_t i = 0; i < facts->n_consumers; i++) {
-		const struct ibvcap_status_consumer *consumer = &facts->consumers[i];
+	for (int i = 0; i < view->n_consumers; i++) {
+		const struct ibvcap_status_consumer *consumer = &view->consumers[order ? order[i] : i];
 
 		if (strcmp(consumer->stream, facts->stream->name) != 0)
 			continue;
 		print_consumer_sum(consumer);
 		print_why_lines(report, consumer);
 	}
+	free(order);
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */

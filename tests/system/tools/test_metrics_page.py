@@ -138,7 +138,8 @@ def test_the_page_shows_what_the_status_says(daemon, wire, recv, serve):  # noqa
         assert shown_losses(row["Marked"]) == losses({"truncated": sum(entry["truncated"] for entry in entries)},
                                                      ["truncated"])
     lags = [entry["lag"] for entry in status["consumers"]]
-    for row, entry in zip(dom.rows("consumers"), status["consumers"], strict=True):
+    worst_first = sorted(status["consumers"], key=lambda entry: -entry["skipped"] - entry["gone"])
+    for row, entry in zip(dom.rows("consumers"), worst_first, strict=True):
         assert (number(row["Lag"]), number(row["Delivered"])) == (entry["lag"], entry["delivered"])
         assert (row["Process"], row["Policy"]) == (str(entry["pid"]), entry["policy"])
         assert shown_losses(row["Lost"]) == losses(entry, ("skipped", "gone"))
@@ -229,6 +230,18 @@ def test_names_are_texts_and_64_streams_with_a_consumer_each_are_rows():
     assert "and 58 more" in dom.texts["why"], "one line for a cause of all streams"
     assert dom.tags.isdisjoint({"img", "b"})
     expect_tables_for_a_screen_reader(dom)
+
+
+@needs_browser
+def test_the_worst_is_the_first_row():
+    status = made_status(3, lambda i: f"stream {i}")
+    for name in ("streams", "consumers"):
+        for entry, rank in zip(status[name], (2, 0, 1)):
+            entry["rank"] = rank
+    status["streams"].insert(2, {**status["streams"][1], "queue": 1, "rank": 3})
+    dom = browse_made(status)
+    assert [row["Stream"] for row in dom.rows("streams")] == ["stream 1", "stream 2", "stream 0"]
+    assert [row["Process"] for row in dom.rows("consumers")] == ["101", "102", "100"]
 
 
 @needs_browser

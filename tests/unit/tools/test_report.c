@@ -87,8 +87,7 @@ Test(report, of_many_sources_the_worst_are_printed_and_the_rest_is_a_number, .in
 		"source 13: field 000d\n"
 		"  sent 8 = once 2 + lost 6; arrived 2 = once 2 + repeated 0\n"
 		"  reordered 0, late 0, stray 0, restarted 0\n"
-		"and 298 sources more, of which some lost numbers, but no more than these: --sources N prints N of "
-		"them\n"
+		"and 298 sources more, of which some lost numbers, but no more than these: --sources all prints them\n"
 		"numbers of 300 sources, 600 packets:\n"
 		"  sent 1497 = once 600 + lost 897; arrived 600 = once 600 + repeated 0\n"
 		"  reordered 0, late 0, stray 0, restarted 0\n");

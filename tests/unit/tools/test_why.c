@@ -361,3 +361,66 @@ Test(why, a_queue_that_cannot_be_longer_is_not_advised_to_be)
 	stream.receive_queue_slots = 32768;
 	cr_expect(eq(ptr, (void *)strstr(judge("no_buffer")->remedy, "receive_queue_slots"), NULL));
 }
+
+/* ---- the worst first ------------------------------------------------------------------------------------------- */
+
+/* What is the matter with a stream of the given name, in the order of the view. */
+static struct ibvcap_counter lost_counts[4][2] = {{{"matched", 9}, {"no_buffer", 0}},
+                                                  {{"matched", 9}, {"no_buffer", 5}},
+                                                  {{"matched", 9}, {"no_buffer", 0}},
+                                                  {{"matched", 9}, {"no_buffer", 7}}};
+static struct ibvcap_counter skipped_counts[3][2] = {
+	{{"delivered", 9}, {"skipped", 0}}, {{"delivered", 9}, {"skipped", 2}}, {{"delivered", 9}, {"skipped", 3}}};
+static struct ibvcap_counter sent_counts[2][2] = {{{"completed", 9}, {"flushed", 0}},
+                                                  {{"completed", 9}, {"flushed", 1}}};
+
+static void expect_order(const struct status_view *view, enum status_kind_of_part kind, const char *wanted)
+{
+	int *order = why_worst_first(view, kind);
+
+	for (int i = 0; wanted[i]; i++)
+		cr_expect(eq(int, order[i], wanted[i] - '0'), "%s: place %d", status_parts[kind].list, i);
+	free(order);
+}
+
+Test(why, the_worst_comes_first_in_each_list)
+{
+	struct ibvcap_status_stream streams[6] = {
+		{.name = "good"}, {.name = "five"}, {.name = "down"}, {.name = "seven"}};
+	struct ibvcap_status_consumer of_good[3] = {0};
+	struct ibvcap_status_sender senders[2] = {0};
+	struct ibvcap_status_interface of_packets[2] = {{.uncounted = "nothing"}, {.uncounted = "driver"}};
+	const struct status_view view = {.streams = streams,
+	                                 .n_streams = 6,
+	                                 .consumers = of_good,
+	                                 .n_consumers = 3,
+	                                 .senders = senders,
+	                                 .n_senders = 2,
+	                                 .interfaces = of_packets,
+	                                 .n_interfaces = 2};
+
+	for (unsigned i = 0; i < 4; i++) {
+		strcpy(streams[i].state, i == 2 ? "link_down" : "capturing");
+		streams[i].counters = lost_counts[i];
+		streams[i].n_counters = 2;
+	}
+	streams[4] = streams[5] = streams[0];
+	strcpy(streams[4].name, "queues");
+	strcpy(streams[5].name, "queues");
+	strcpy(streams[5].state, "failed"); /* queue 1 */
+	streams[5].queue = 1;
+	for (unsigned i = 0; i < 3; i++) {
+		strcpy(of_good[i].stream, "good");
+		of_good[i].counters = skipped_counts[i];
+		of_good[i].n_counters = 2;
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		senders[i].counters = sent_counts[i];
+		senders[i].n_counters = 2;
+	}
+	expect_order(&view, STATUS_STREAM, "243105");
+	expect_order(&view, STATUS_CONSUMER, "210");
+	expect_order(&view, STATUS_SENDER, "10");
+	expect_order(&view, STATUS_INTERFACE, "10");
+	expect_order(&view, STATUS_CHANNEL, "");
+}
