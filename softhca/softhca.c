@@ -8,6 +8,7 @@
  */
 #include "console/console.h"
 #include "settings.h"
+#include "softhca_interfaces.h"
 #include "softhca_program.h"
 #include "wire/complain.h"
 
@@ -15,7 +16,6 @@
 #include <getopt.h>
 #include <libgen.h>
 #include <limits.h>
-#include <net/if.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,22 +82,6 @@ static const char *softhca_find_library(void)
 	return LIBRARY;
 }
 
-static bool softhca_check_interfaces(const char *list)
-{
-	char *copy = strdup(list), *save = NULL, *name = copy ? strtok_r(copy, ",", &save) : NULL;
-	bool good = name;
-
-	for (; name && good; name = strtok_r(NULL, ",", &save))
-		if (!if_nametoindex(name)) {
-			complain("no network device called %s; see: ip -br link", name);
-			good = false;
-		}
-	if (copy && !*copy)
-		complain("-i needs the name of a network device");
-	free(copy);
-	return good;
-}
-
 static void softhca_print_settings(void)
 {
 	char row[512];
@@ -150,15 +134,16 @@ static int softhca_run(const char *interfaces, const char *library, char **comma
 {
 	struct settings settings;
 	struct program program;
-	char message[512];
+	char message[512], *names = softhca_resolve_interfaces(interfaces);
 
-	setenv("SOFTHCA_INTERFACES", interfaces, 1);
+	if (!names)
+		return EX_NOINPUT;
+	setenv("SOFTHCA_INTERFACES", names, 1);
+	free(names);
 	if (!settings_read(&settings, message, sizeof(message))) {
 		complain("%s", message);
 		return EX_USAGE;
 	}
-	if (!softhca_check_interfaces(interfaces))
-		return EX_NOINPUT;
 	if (!library)
 		library = softhca_find_library();
 	program_read(&program, command[0]);

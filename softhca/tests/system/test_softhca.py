@@ -103,6 +103,21 @@ def test_a_missing_interface_is_one_line(net):
     assert done.stderr == "softhca: no network device called nope0; see: ip -br link\n"
 
 
+def test_an_interface_has_all_of_its_names(net, wire):
+    name = "a-name-of-an-interface-that-is-longer-than-fifteen-characters"
+    run("ip", "-n", net.rx, "link", "property", "add", "dev", wire.interface, "altname", name)
+    other = net.add_wire().interface
+    done = run(*under(net, "sh", "-c", "echo $SOFTHCA_INTERFACES; ls /sys/class/net/*/device/infiniband",
+                      interfaces=f"{other},{name}"))
+    assert done.stdout.splitlines()[0] == f"{other},{wire.interface}" and "mlx5_1" in done.stdout, done
+    for names, status, words in ((f"{wire.interface},{name}", 64, "the same network device twice"),
+                                 (f"{name},", 64, "not a list of network devices"),
+                                 (name[:-1], 66, "no network device called a-name"),
+                                 ("x" * 200, 66, "no network device called xxx"), ("", 66, "-i needs the name")):
+        done = subprocess.run(under(net, "true", interfaces=names), capture_output=True, text=True, check=False)
+        assert done.returncode == status and words in done.stderr, done
+
+
 def test_a_missing_interface_is_one_line_without_the_command_too(net, wire):
     """Only programs that look for devices say it: a shell may change the namespace first."""
     environment = {**os.environ, "SOFTHCA_INTERFACES": "nope0,rx0", "LD_PRELOAD": str(LIBRARY)}
