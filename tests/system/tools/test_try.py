@@ -240,10 +240,17 @@ def test_no_configuration_is_written_that_the_service_would_not_take(wire, try_o
     for arguments, code, words in ((("eht0", "7502"), 69, "there is no interface eht0"),
                                    ((wire.interface, "75020"), 64, "75020"),
                                    (("-b", "verbs", wire.interface, "7502"), 69, "no RDMA device"),
-                                   ((wire.interface, "239.1.7:7502"), 78, "destination = \"239.1.7\": accepted is")):
+                                   ((wire.interface, "239.1.7:7502"), 78, "destination = \"239.1.7\": accepted is"),
+                                   ((wire.interface, "7502", f"{wire.address}:07502"), 64, "7502, is there twice"),
+                                   ((wire.interface, "239.1.0.0/16:7502", "239.1.2.3:7502"), 78,
+                                    "this flow (239.1.2.3:7502) overlaps with that of stream 'capture' (239.1.0.0/16"),
+                                   (("-r", "nofile", wire.interface, "239.1.2.3:7502"), 66, "nofile: No such file"),
+                                   (("-r", "/", wire.interface, "239.1.2.3:7502"), 66, "/: Is a directory")):
         said, status = written(try_on("-w", "-c", file, *arguments))
         assert (status, file.read_text(), os.listdir(tmp).count("service.conf")) == (code, "mine\n", 1), said
         assert words in said and "service.conf." not in said, said
+        said, status = written(try_on("-p", *arguments))
+        assert (status, words in said, "streams = (" in said, "/tmp/" in said) == (code, True, False, False), said
     for path, words in ((tmp, "is a directory"), (tmp / "no/c", "there is no directory")):
         said, status = written(try_on("-w", "-c", path, wire.interface, "7502"))
         assert status == 73 and words in said
