@@ -9,6 +9,7 @@
  *     bench_ring … --interface A                                       on verbs, below softhca's generator, which
  *                                                                      sends to port 2000
  *     bench_ring … --library                                           … without the direct path
+ *     bench_ring … --live                                              … polled while it makes completions
  *     bench_ring … --batch N [--idle]                                  N packets a poll; each poll is followed by
  *                                                                      one that finds nothing
  *     bench_ring … --option NAME                                       with one of ring_options.c
@@ -49,6 +50,7 @@ static void parse(struct bench *bench, int argc, char **argv)
 	                                        {"peer", required_argument, NULL, 'e'},
 	                                        {"option", required_argument, NULL, 'o'},
 	                                        {"library", no_argument, NULL, 'L'},
+	                                        {"live", no_argument, NULL, 'v'},
 	                                        {0}};
 	int option;
 
@@ -69,16 +71,19 @@ static void parse(struct bench *bench, int argc, char **argv)
 			bench->bed.peer = optarg;
 		else if (option == 'L')
 			bench->bed.by_library = true;
+		else if (option == 'v')
+			bench->bed.is_live = true;
 		else if (option == 'o')
 			bench->bed.option = ring_option_find(optarg);
 		else
 			exit(EX_USAGE);
 	}
 	if (bench->bed.payload_bytes < 18 || bench->bed.payload_bytes > 65000 || !bench->rounds ||
-	    (bench->bed.peer && !bench->bed.interface) || bench->bed.n_consumers > RX_RING_CONSUMERS_MAX ||
-	    bench->batch > BATCHED || !bench->bed.option)
+	    (bench->bed.peer && !bench->bed.interface) ||
+	    (bench->bed.is_live && (bench->bed.peer || !bench->bed.interface)) ||
+	    bench->bed.n_consumers > RX_RING_CONSUMERS_MAX || bench->batch > BATCHED || !bench->bed.option)
 		bench_die("usage", "--payload 18..65000 --rounds N [--consumers 0..64] [--batch 1..256 [--idle]] "
-		                   "[--option NAME] [--interface A [--peer B] [--library]]");
+		                   "[--option NAME] [--interface A [--peer B | --live] [--library]]");
 }
 
 /* ---- the measurement ----------------------------------------------------------------------------- */

@@ -113,7 +113,8 @@ uint32_t ring_bed_let_in(struct ring_bed *bed, uint32_t n)
 	if (!bed->interface)
 		return scripted_complete(bed->queue, n, bed->frame_bytes);
 	if (!bed->peer) {
-		usleep(GENERATOR_US);
+		if (!bed->is_live)
+			usleep(GENERATOR_US);
 		return n;
 	}
 	before = read_matched(bed);

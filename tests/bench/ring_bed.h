@@ -23,6 +23,7 @@ struct ring_bed {
 	const char *interface; /* NULL: the scripted backend */
 	const char *peer;      /* of the interface, where the packets are sent; NULL: its device makes them itself */
 	bool by_library;       /* verbs: not the direct path */
+	bool is_live;          /* polled while the generator makes completions */
 
 	const struct backend_ops *ops;
 	struct backend *backend;

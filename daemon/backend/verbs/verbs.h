@@ -105,6 +105,7 @@ struct verbs_direct {
 	const struct mlx5_cqe64 *cqes;
 	uint32_t cqe_mask;
 	uint32_t n_polled; /* free-running: the completion queue's consumer index */
+	uint32_t n_dense;  /* packets that came in a row of polls that found many */
 	struct mlx5_wqe_data_seg *entries;
 	uint32_t entry_mask;
 	uint32_t entry_segments; /* from one entry to the next */

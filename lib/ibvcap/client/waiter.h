@@ -6,6 +6,7 @@
 #ifndef IBVCAP_WAITER_H
 #define IBVCAP_WAITER_H
 
+#include "lib/base/pause.h"
 #include "lib/ibvcap/client/error.h"
 
 #include <errno.h>
@@ -20,15 +21,6 @@
 
 /* -EINTR and its text. */
 #define PAUSE_INTERRUPTED error_set(-EINTR, "a signal came before anything else: call again")
-
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
 
 enum wait_result {
 	WAIT_TIME,    /* not yet: the deadline passed */

@@ -4,6 +4,7 @@
  * the next epoch.
  */
 #include "lib/base/min.h"
+#include "lib/base/pause.h"
 #include "lib/base/time.h"
 #include "lib/ibvcap/client/client.h"
 #include "lib/ibvcap/client/error.h"
