@@ -25,18 +25,12 @@ static void batch_give_back(struct view_owner *owner)
 	}
 	if (!receiver)
 		return;
-	if (receiver->newest == batch)
-		receiver->newest = NULL;
+	if (receiver->loop.newest == owner)
+		receiver->loop.newest = NULL;
 	batch->receiver = NULL;
 	batch->owner.is_gone = true;
 	receiver_take_back(receiver, batch);
 	receiver_unref(receiver);
-}
-
-static void batch_last_view_gone(struct view_owner *owner)
-{
-	if (((struct batch *)owner)->is_soft)
-		batch_give_back(owner);
 }
 
 static struct batch *batch_allocate(const struct ibvcap_rx_batch *rows, uint64_t lost)
@@ -47,7 +41,6 @@ static struct batch *batch_allocate(const struct ibvcap_rx_batch *rows, uint64_t
 		return NULL;
 	batch->owner.name = "batch";
 	batch->owner.give_back = batch_give_back;
-	batch->owner.last_buffer_gone = batch_last_view_gone;
 	batch->rows = *rows;
 	batch->lost = lost;
 	return batch;
@@ -71,13 +64,6 @@ struct batch *batch_new_of_memory(const struct ibvcap_rx_batch *rows, uint64_t l
 	else
 		free((void *)rows->payload);
 	return batch;
-}
-
-void batch_return_softly(struct batch *batch)
-{
-	batch->is_soft = true;
-	if (batch->owner.n_buffers == 0)
-		batch_give_back(&batch->owner);
 }
 
 static PyObject *batch_payload(PyObject *object, void *closure)

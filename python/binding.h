@@ -4,7 +4,7 @@
  *
  * Threads: a handle of libibvcap is for one thread at a time. Each object that owns one has a lock for calls that may
  * wait; they wait without the interpreter's lock. Whatever else touches such an object holds the interpreter's lock.
- * Declares batch.c, errors.c, lease.c, place_memory.c, placed_array.c, receiver.c, rx_handle.c, view.c.
+ * Declares batch.c, errors.c, lease.c, place_memory.c, placed_array.c, receiver.c, rx_handle.c, rx_loop.c, view.c.
  */
 #ifndef IBVCAP_PYTHON_BINDING_H
 #define IBVCAP_PYTHON_BINDING_H
@@ -48,6 +48,22 @@ static inline void object_free(PyObject *object)
 
 	release(object);
 	Py_DECREF(type);
+}
+
+struct module_type {
+	PyTypeObject **type;
+	PyType_Spec *spec;
+};
+
+/** Make the types, and add them to the module. False: an exception is set. */
+static inline bool module_add_types(PyObject *module, const struct module_type *types, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		*types[i].type = (PyTypeObject *)PyType_FromSpec(types[i].spec);
+		if (!*types[i].type || PyModule_AddType(module, *types[i].type) < 0)
+			return false;
+	}
+	return true;
 }
 
 /* ---- errors.c ------------------------------------------------------------------------------------ */
@@ -102,6 +118,7 @@ struct view_owner {
 	const char *name; /* for messages: "batch", "array" */
 	Py_ssize_t n_buffers;
 	bool is_gone;                                       /* the memory is not the owner's any more */
+	bool is_soft;                                       /* it is given back when Python releases the last buffer */
 	void (*give_back)(struct view_owner *owner);        /* give the memory back; no effect a second time */
 	void (*last_buffer_gone)(struct view_owner *owner); /* Python has released the last buffer; NULL: no effect */
 };
@@ -137,6 +154,8 @@ PyObject *view_new_of_memory(void **records, Py_ssize_t n, const char *format, s
 /** For the getbuffer of a view: fill the buffer, which is not counted. -1: an exception is set. */
 int view_fill_buffer(struct view *view, Py_buffer *buffer, int flags);
 void view_owner_release(struct view_owner *owner);
+/** Give the memory back, now or when the last buffer goes. */
+void view_owner_return_softly(struct view_owner *owner);
 /** The method release(), which gives the memory back. BufferError if there are views. */
 PyObject *view_owner_give_back(PyObject *object, PyObject *unused);
 /** The tp_dealloc of an owner that gives its memory back. Its views have gone: each keeps the owner. */
@@ -192,6 +211,33 @@ PyObject *rx_info_to_dict(struct ibvcap_rx *rx);
 /** Its counts, and "lost": packets that came and got no row. */
 PyObject *rx_counts_to_dict(struct ibvcap_rx *rx, uint64_t n_lost);
 
+/* ---- rx_loop.c: the methods by which receivers give out batches ------------------------------------- */
+
+/* The first member of a receiver's handle. */
+struct rx_loop {
+	/* A new reference to a batch, which is a view_owner; Py_None: no packet in time; NULL: an exception. */
+	PyObject *(*wait)(struct rx_loop *loop, uint32_t max, uint32_t min, int timeout_ms);
+	struct view_owner *newest; /* that iteration gave out; not a reference */
+};
+
+/* A receiver. */
+struct rx_loop_object {
+	PyObject base;
+	struct rx_loop *loop;
+};
+
+PyObject *rx_loop_acquire(PyObject *object, PyObject *arguments, PyObject *keywords);
+PyObject *rx_loop_take(PyObject *object, PyObject *timeout);
+PyObject *rx_loop_next(PyObject *object);
+void rx_loop_return_newest(struct rx_loop *loop);
+
+#define RX_LOOP_TAKE                                                                                             \
+	{                                                                                                        \
+		"take", rx_loop_take, METH_O,                                                                    \
+			"take($self, timeout, /)\n--\n\n"                                                        \
+			"As a step of a loop: the batch of the step before is returned when its last view goes." \
+	}
+
 /* ---- receiver.c, batch.c, sender.c, status.c, tracker.c, recording.c, place.c -------------------- */
 
 /*
@@ -199,13 +245,13 @@ PyObject *rx_counts_to_dict(struct ibvcap_rx *rx, uint64_t n_lost);
  * its own arrays makes no cycle of references, which NumPy's arrays would hide from the garbage collector.
  */
 struct receiver {
+	struct rx_loop loop;
 	uint32_t n_references;
 	struct ibvcap_rx *rx; /* NULL: closed, and no batch is left */
 	struct call_lock lock;
 	bool is_closed;         /* to be closed when the last batch is returned */
 	uint32_t n_batches;     /* acquired, and not returned yet */
 	struct batch *returned; /* by threads that did not get the lock; linked by next */
-	struct batch *newest;   /* that iteration gave out; not a reference */
 	struct ibvcap_rx_losses losses;
 };
 
@@ -215,7 +261,6 @@ struct batch {
 	struct receiver *receiver; /* a reference; NULL: the lease is returned, or the rows are in own_memory */
 	void *own_memory;
 	struct ibvcap_rx_batch rows;
-	bool is_soft; /* it is returned when its last view goes */
 	uint64_t lost;
 	struct batch *next;
 };
@@ -229,8 +274,6 @@ extern PyTypeObject *receiver_type, *batch_type, *sender_type, *slots_type, *tra
 struct batch *batch_new(struct receiver *receiver, const struct ibvcap_rx_batch *rows, uint64_t lost);
 /** A batch that frees its rows, of which rows->payload is the allocation. */
 struct batch *batch_new_of_memory(const struct ibvcap_rx_batch *rows, uint64_t lost);
-/** Return the lease, now or when the last view goes. */
-void batch_return_softly(struct batch *batch);
 /** The handle of an object of type Receiver. */
 struct receiver *receiver_of(PyObject *object);
 /** NULL: no memory. The first reference is the caller's, and so is rx then. */

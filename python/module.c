@@ -42,24 +42,11 @@ static PyMethodDef functions[] = {
 	{NULL, NULL, 0, NULL},
 };
 
-static bool add_types(PyObject *module)
-{
-	const struct {
-		PyTypeObject **type;
-		PyType_Spec *spec;
-	} types[] = {{&view_type, &view_spec},       {&memory_type, &memory_spec},
-	             {&batch_type, &batch_spec},     {&receiver_type, &receiver_spec},
-	             {&sender_type, &sender_spec},   {&slots_type, &slots_spec},
-	             {&tracker_type, &tracker_spec}, {&recording_type, &recording_spec},
-	             {&placer_type, &placer_spec},   {&placed_array_type, &placed_array_spec}};
-
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		*types[i].type = (PyTypeObject *)PyType_FromSpec(types[i].spec);
-		if (!*types[i].type || PyModule_AddType(module, *types[i].type) < 0)
-			return false;
-	}
-	return true;
-}
+static const struct module_type types[] = {{&view_type, &view_spec},       {&memory_type, &memory_spec},
+                                           {&batch_type, &batch_spec},     {&receiver_type, &receiver_spec},
+                                           {&sender_type, &sender_spec},   {&slots_type, &slots_spec},
+                                           {&tracker_type, &tracker_spec}, {&recording_type, &recording_spec},
+                                           {&placer_type, &placer_spec},   {&placed_array_type, &placed_array_spec}};
 
 static struct PyModuleDef module_definition = {
 	.m_base = PyModuleDef_HEAD_INIT,
@@ -73,7 +60,7 @@ PyMODINIT_FUNC PyInit__ibvcap(void);
 PyMODINIT_FUNC PyInit__ibvcap(void)
 {
 	PyObject *module = PyModule_Create(&module_definition);
-	bool is_whole = module && errors_init() && add_types(module);
+	bool is_whole = module && errors_init() && module_add_types(module, types, sizeof(types) / sizeof(types[0]));
 
 	for (size_t i = 0; is_whole && i < sizeof(constants) / sizeof(constants[0]); i++) {
 		PyObject *value = PyLong_FromUnsignedLong(constants[i].value);

@@ -4,52 +4,9 @@
 
 #include <errno.h>
 
-struct receiver_object {
-	PyObject base;
-	struct receiver *receiver;
-};
-
 struct receiver *receiver_of(PyObject *object)
 {
-	return ((struct receiver_object *)object)->receiver;
-}
-
-/* ---- life ---------------------------------------------------------------------------------------- */
-
-static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
-{
-	struct ibvcap_rx *rx = rx_open_by_keywords(arguments, keywords);
-	struct receiver_object *object;
-
-	if (!rx)
-		return NULL;
-	object = object_new(type);
-	if (object)
-		object->receiver = receiver_new_of(rx);
-	if (!object || !object->receiver) {
-		ibvcap_rx_close(rx);
-		Py_XDECREF((PyObject *)object);
-		return PyErr_NoMemory();
-	}
-	return &object->base;
-}
-
-static void receiver_close_softly(struct receiver *receiver)
-{
-	if (receiver->newest)
-		batch_return_softly(receiver->newest);
-	receiver->is_closed = true;
-	if (receiver->rx && PyThread_acquire_lock(receiver->lock.lock, NOWAIT_LOCK))
-		receiver_unlock(receiver); /* else the thread in a call closes the handle */
-}
-
-static void receiver_dealloc(PyObject *object)
-{
-	if (receiver_of(object)) {
-		receiver_close_softly(receiver_of(object));
-		receiver_unref(receiver_of(object));
-	}
-	object_free(object);
+	return (struct receiver *)((struct rx_loop_object *)object)->loop;
 }
 
 /* ---- packets ------------------------------------------------------------------------------------- */
@@ -101,51 +58,52 @@ static int receiver_slice(void *of, int slice_ms)
 	return n;
 }
 
-/* A new reference; Py_None: no packet in time; NULL: an exception. */
-static PyObject *receiver_wait(struct receiver *receiver, uint32_t max, uint32_t min, int timeout_ms)
+static PyObject *receiver_wait(struct rx_loop *loop, uint32_t max, uint32_t min, int timeout_ms)
 {
+	struct receiver *receiver = (struct receiver *)loop;
 	struct acquisition wanted = {receiver, max, min, NULL};
 	int n = wait_in_slices(&receiver->lock, timeout_ms, receiver_slice, &wanted);
 
 	return n == 0 ? Py_NewRef(Py_None) : wanted.batch;
 }
 
-static PyObject *receiver_acquire(PyObject *object, PyObject *arguments, PyObject *keywords)
-{
-	static char *names[] = {"max", "timeout", "min", NULL};
-	uint32_t max = UINT32_MAX, min = 1;
-	PyObject *timeout = Py_None;
-	int timeout_ms;
+/* ---- life ---------------------------------------------------------------------------------------- */
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&OO&:acquire", names, u32_of, &max, &timeout, u32_of,
-	                                 &min))
+static PyObject *receiver_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+	struct ibvcap_rx *rx = rx_open_by_keywords(arguments, keywords);
+	struct rx_loop_object *object;
+	struct receiver *receiver;
+
+	if (!rx)
 		return NULL;
-	timeout_ms = timeout_ms_of(timeout);
-	return timeout_ms == -2 ? NULL : receiver_wait(receiver_of(object), max, min, timeout_ms);
+	object = object_new(type);
+	receiver = object ? receiver_new_of(rx) : NULL;
+	if (!receiver) {
+		ibvcap_rx_close(rx);
+		Py_XDECREF((PyObject *)object);
+		return PyErr_NoMemory();
+	}
+	receiver->loop.wait = receiver_wait;
+	object->loop = &receiver->loop;
+	return &object->base;
 }
 
-/* The one before is returned when its views have gone. */
-static PyObject *receiver_take_next(struct receiver *receiver, int timeout_ms)
+static void receiver_close_softly(struct receiver *receiver)
 {
-	PyObject *batch;
-
-	if (receiver->newest)
-		batch_return_softly(receiver->newest);
-	batch = receiver_wait(receiver, UINT32_MAX, 1, timeout_ms);
-	receiver->newest = batch == Py_None ? NULL : (struct batch *)batch;
-	return batch;
+	rx_loop_return_newest(&receiver->loop);
+	receiver->is_closed = true;
+	if (receiver->rx && PyThread_acquire_lock(receiver->lock.lock, NOWAIT_LOCK))
+		receiver_unlock(receiver); /* else the thread in a call closes the handle */
 }
 
-static PyObject *receiver_next(PyObject *object)
+static void receiver_dealloc(PyObject *object)
 {
-	return receiver_take_next(receiver_of(object), -1);
-}
-
-static PyObject *receiver_take(PyObject *object, PyObject *timeout)
-{
-	int timeout_ms = timeout_ms_of(timeout);
-
-	return timeout_ms == -2 ? NULL : receiver_take_next(receiver_of(object), timeout_ms);
+	if (receiver_of(object)) {
+		receiver_close_softly(receiver_of(object));
+		receiver_unref(receiver_of(object));
+	}
+	object_free(object);
 }
 
 /* ---- what is known ------------------------------------------------------------------------------- */
@@ -191,14 +149,12 @@ static PyObject *receiver_close(PyObject *object, PyObject *unused)
 }
 
 static PyMethodDef receiver_methods[] = {
-	{"acquire", KEYWORDS(receiver_acquire),
+	{"acquire", KEYWORDS(rx_loop_acquire),
          "acquire($self, max=4294967295, timeout=None, min=1)\n--\n\n"
          "The next packets, at most max, as a Batch; None: none came within timeout seconds (None: wait for ever). "
          "With\n"
          "min it waits for so many, but not past 0.1 s or the end of a block: a program wakes less often."},
-	{"take", receiver_take, METH_O,
-         "take($self, timeout, /)\n--\n\n"
-         "As a step of a loop: the batch of the step before is returned when its last view goes."},
+	RX_LOOP_TAKE,
 	{"fileno", receiver_fileno, METH_NOARGS,
          "fileno($self)\n--\n\n"
          "A descriptor for select, poll and asyncio: readable when acquire(timeout=0), after it "
@@ -225,8 +181,8 @@ static PyType_Slot receiver_slots[] = {
 	{Py_tp_methods, receiver_methods},
 	{Py_tp_getset, receiver_getters},
 	{Py_tp_iter, PyObject_SelfIter},
-	{Py_tp_iternext, receiver_next},
+	{Py_tp_iternext, rx_loop_next},
 	{0, NULL},
 };
 
-PyType_Spec receiver_spec = TYPE_SPEC("_Receiver", struct receiver_object, Py_TPFLAGS_BASETYPE, receiver_slots);
+PyType_Spec receiver_spec = TYPE_SPEC("_Receiver", struct rx_loop_object, Py_TPFLAGS_BASETYPE, receiver_slots);

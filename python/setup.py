@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PACKED = (HERE / "python").is_dir()  # this is a source package, not the tree
 TREE = HERE if PACKED else HERE.parent
 ROOMS = ("python", "lib/base", "lib/status", "lib/frame", "lib/fragments", "lib/json", "lib/recording", "lib/view")
-SHARED = ("errors", "view", "dlpack", "rx_handle")  # of the sources in python/, by both extensions
+SHARED = ("errors", "view", "dlpack", "rx_handle", "rx_loop")  # of the sources in python/, by both extensions
 PAGE = "doc/python.md"
 LIBRARIES = {"ibvcap._ibvcap": ["libibvcap", "libpcap", "jansson", "libzstd", "zlib", "liblz4"],
              "ibvcap._cuda": ["libibvcap-cuda", "libibvcap"]}

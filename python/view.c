@@ -46,8 +46,19 @@ void view_owner_dealloc(PyObject *object)
 
 void view_owner_release(struct view_owner *owner)
 {
-	if (--owner->n_buffers == 0 && owner->last_buffer_gone)
+	if (--owner->n_buffers == 0 && owner->is_soft)
+		owner->give_back(owner);
+	else if (owner->n_buffers == 0 && owner->last_buffer_gone)
 		owner->last_buffer_gone(owner);
+}
+
+void view_owner_return_softly(struct view_owner *owner)
+{
+	Py_INCREF(&owner->base); /* give_back() may let other threads run, which drop theirs */
+	owner->is_soft = true;
+	if (owner->n_buffers == 0)
+		owner->give_back(owner);
+	Py_DECREF(&owner->base);
 }
 
 /* memoryview and numpy keep a pointer to the shape until they release the buffer, so each gets a view of its own. */

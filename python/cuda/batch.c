@@ -20,14 +20,14 @@ static int cuda_batch_give_back(struct cuda_batch *batch, bool is_told)
 
 	if (!returned)
 		return 0;
-	is_newest = handle->newest == batch;
+	is_newest = handle->loop.newest == &batch->owner;
 	if (!batch->has_stream)
 		returned->stream = cuda_stream_ref(&handle->stream);
 	/* First: other threads run below, and find a batch that is returned. It may even be freed. */
 	batch->to_return = NULL;
 	batch->owner.is_gone = true;
 	if (is_newest)
-		handle->newest = NULL;
+		handle->loop.newest = NULL;
 	r = cuda_handle_take_back(handle, returned, is_told);
 	if (r == 0) {
 		cuda_handle_unref(handle);
@@ -39,19 +39,13 @@ static int cuda_batch_give_back(struct cuda_batch *batch, bool is_told)
 	batch->owner.is_gone = false;
 	batch->is_refused = batch->has_stream && r == -EINVAL;
 	if (is_newest)
-		handle->newest = batch;
+		handle->loop.newest = &batch->owner;
 	return r;
 }
 
 static void give_back_untold(struct view_owner *owner)
 {
 	cuda_batch_give_back((struct cuda_batch *)owner, false);
-}
-
-static void last_cuda_view_gone(struct view_owner *owner)
-{
-	if (((struct cuda_batch *)owner)->is_soft)
-		give_back_untold(owner);
 }
 
 /* Memory of libcuda's knowledge; HMM and ATS read any memory of the process. */
@@ -71,21 +65,11 @@ PyObject *cuda_batch_new(struct cuda_handle *handle, struct cuda_returned *acqui
 		return NULL;
 	batch->owner.name = "batch";
 	batch->owner.give_back = give_back_untold;
-	batch->owner.last_buffer_gone = last_cuda_view_gone;
 	batch->handle = cuda_handle_ref(handle);
 	batch->to_return = acquired;
 	batch->batch = acquired->batch;
 	batch->device = device_of_memory(handle);
 	return &batch->owner.base;
-}
-
-void cuda_batch_return_softly(struct cuda_batch *batch)
-{
-	Py_INCREF(&batch->owner.base);
-	batch->is_soft = true;
-	if (batch->owner.n_buffers == 0)
-		give_back_untold(&batch->owner);
-	Py_DECREF(&batch->owner.base);
 }
 
 static PyObject *cuda_batch_use_stream(PyObject *object, PyObject *argument)
@@ -123,14 +107,8 @@ static PyObject *cuda_batch_release(PyObject *object, PyObject *arguments, PyObj
 
 static PyObject *cuda_batch_exit(PyObject *object, PyObject *arguments)
 {
-	cuda_batch_return_softly(batch_at(object));
+	view_owner_return_softly(&batch_at(object)->owner);
 	Py_RETURN_NONE;
-}
-
-static void cuda_batch_dealloc(PyObject *object)
-{
-	give_back_untold((struct view_owner *)object);
-	object_free(object);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------ */
@@ -207,7 +185,7 @@ static PyType_Slot cuda_batch_slots[] = {
                     "The batch is returned by release(), at the end of a `with`, when the loop takes the next one, or\n"
                     "when it is deleted; but not before its last view has gone. Its lease ends when the work that is\n"
                     "queued on its stream by then has ended."},
-	{Py_tp_dealloc, cuda_batch_dealloc},
+	{Py_tp_dealloc, view_owner_dealloc},
 	{Py_tp_methods, cuda_batch_methods},
 	{Py_tp_getset, cuda_batch_getters},
 	{Py_tp_members, cuda_batch_members},

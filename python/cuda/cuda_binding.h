@@ -2,7 +2,7 @@
 /*
  * The Python module _cuda: libibvcap-cuda's handles and batches as objects of Python. It is a module of its own, so
  * that the package is imported without libibvcap-cuda. Locks and threads are as in python/binding.h.
- * Declares batch.c, device.c, handle.c, stream.c.
+ * Declares device.c, handle.c, stream.c.
  */
 #ifndef IBVCAP_PYTHON_CUDA_BINDING_H
 #define IBVCAP_PYTHON_CUDA_BINDING_H
@@ -53,6 +53,7 @@ struct cuda_returned {
  * Python, as struct receiver is none.
  */
 struct cuda_handle {
+	struct rx_loop loop;
 	uint32_t n_references;
 	struct ibvcap_rx *rx;     /* NULL: closed, and no batch is left */
 	struct ibvcap_cuda *cuda; /* the same */
@@ -61,7 +62,6 @@ struct cuda_handle {
 	uint32_t n_batches; /* acquired, and not returned yet */
 	/* By threads that did not get the lock, and those that the driver refused: each call tries them again. */
 	struct cuda_returned *returned;
-	struct cuda_batch *newest; /* that iteration gave out; not a reference */
 	struct cuda_stream stream; /* of batches for which none is named */
 	uint64_t n_lost;           /* packets that got no row, before the newest batch */
 };
@@ -97,7 +97,6 @@ struct cuda_batch {
 	struct dlpack_device device; /* of its memory */
 	bool has_stream;             /* use() named it */
 	bool is_refused;             /* that stream, by the driver: another one may be named */
-	bool is_soft;                /* it is returned when its last view goes */
 };
 
 extern PyType_Spec cuda_view_spec, cuda_batch_spec, cuda_receiver_spec;
@@ -105,8 +104,6 @@ extern PyTypeObject *cuda_view_type, *cuda_batch_type, *cuda_receiver_type;
 
 /** A batch that the handle has acquired, and that is the object's then. NULL: it is not; an exception is set. */
 PyObject *cuda_batch_new(struct cuda_handle *handle, struct cuda_returned *acquired);
-/** Return the batch now, or when the last view goes. */
-void cuda_batch_return_softly(struct cuda_batch *batch);
 /** n rows of bytes of the batch, at these addresses of the host and of the device. */
 PyObject *cuda_view_new(struct cuda_batch *batch, const void *rows, uint64_t address, Py_ssize_t row_bytes,
                         Py_ssize_t stride);

@@ -31,22 +31,9 @@ static PyMethodDef cuda_functions[] = {
 	{NULL, NULL, 0, NULL},
 };
 
-static bool add_cuda_types(PyObject *module)
-{
-	const struct {
-		PyTypeObject **type;
-		PyType_Spec *spec;
-	} types[] = {{&cuda_view_type, &cuda_view_spec},
-	             {&cuda_batch_type, &cuda_batch_spec},
-	             {&cuda_receiver_type, &cuda_receiver_spec}};
-
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		*types[i].type = (PyTypeObject *)PyType_FromSpec(types[i].spec);
-		if (!*types[i].type || PyModule_AddType(module, *types[i].type) < 0)
-			return false;
-	}
-	return true;
-}
+static const struct module_type cuda_types[] = {{&cuda_view_type, &cuda_view_spec},
+                                                {&cuda_batch_type, &cuda_batch_spec},
+                                                {&cuda_receiver_type, &cuda_receiver_spec}};
 
 static struct PyModuleDef cuda_definition = {
 	.m_base = PyModuleDef_HEAD_INIT,
@@ -61,7 +48,8 @@ PyMODINIT_FUNC PyInit__cuda(void)
 {
 	PyObject *module = PyModule_Create(&cuda_definition);
 
-	if (!module || !errors_init() || !cuda_errors_init() || !add_cuda_types(module))
+	if (!module || !errors_init() || !cuda_errors_init() ||
+	    !module_add_types(module, cuda_types, sizeof(cuda_types) / sizeof(cuda_types[0])))
 		Py_CLEAR(module);
 	return module;
 }

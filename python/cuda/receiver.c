@@ -5,84 +5,9 @@
 #include <errno.h>
 #include <time.h>
 
-struct cuda_receiver {
-	PyObject base;
-	struct cuda_handle *handle;
-};
-
 static struct cuda_handle *handle_at(PyObject *object)
 {
-	return ((struct cuda_receiver *)object)->handle;
-}
-
-/* ---- life ---------------------------------------------------------------------------------------- */
-
-/* Both handles, by the arguments and keywords of ibvcap.Receiver. False: an exception is set. */
-static bool open_handles(PyObject *arguments, PyObject *keywords, const struct ibvcap_cuda_options *options,
-                         struct ibvcap_rx **rx, struct ibvcap_cuda **cuda)
-{
-	int r;
-
-	*rx = rx_open_by_keywords(arguments, keywords);
-	if (!*rx)
-		return false;
-	Py_BEGIN_ALLOW_THREADS
-	r = ibvcap_cuda_open(*rx, options, cuda);
-	Py_END_ALLOW_THREADS
-	if (r == 0)
-		return true;
-	cuda_raise_of_device(r); /* before ibvcap_rx_close() changes the text */
-	ibvcap_rx_close(*rx);
-	return false;
-}
-
-static PyObject *cuda_receiver_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
-{
-	struct ibvcap_cuda_options options = IBVCAP_INIT(struct ibvcap_cuda_options);
-	PyObject *rx_arguments, *rx_keywords, *stream_object;
-	struct cuda_receiver *object;
-	struct ibvcap_cuda *cuda;
-	struct cuda_stream stream;
-	struct ibvcap_rx *rx;
-	int way;
-
-	if (!PyArg_ParseTuple(arguments, "O&iO&OO!O!:_Receiver", u32_of, &options.device, &way, u64_of,
-	                      &options.staging_bytes, &stream_object, &PyTuple_Type, &rx_arguments, &PyDict_Type,
-	                      &rx_keywords))
-		return NULL;
-	options.way = (enum ibvcap_cuda_way)way;
-	if (!cuda_stream_of(stream_object, &stream))
-		return NULL;
-	if (!open_handles(rx_arguments, rx_keywords, &options, &rx, &cuda)) {
-		cuda_stream_drop(&stream);
-		return NULL;
-	}
-	object = object_new(type);
-	if (object)
-		object->handle = cuda_handle_new(rx, cuda, stream);
-	if (object && object->handle)
-		return &object->base;
-	cuda_stream_drop(&stream);
-	ibvcap_cuda_close(cuda, 0);
-	ibvcap_rx_close(rx);
-	Py_XDECREF((PyObject *)object);
-	return PyErr_NoMemory();
-}
-
-static void close_softly(struct cuda_handle *handle)
-{
-	if (handle->newest)
-		cuda_batch_return_softly(handle->newest);
-	cuda_handle_close(handle);
-}
-
-static void cuda_receiver_dealloc(PyObject *object)
-{
-	if (handle_at(object)) {
-		close_softly(handle_at(object));
-		cuda_handle_unref(handle_at(object));
-	}
-	object_free(object);
+	return (struct cuda_handle *)((struct rx_loop_object *)object)->loop;
 }
 
 /* ---- packets ------------------------------------------------------------------------------------- */
@@ -157,9 +82,9 @@ static int cuda_receiver_slice(void *of, int slice_ms)
 	return n;
 }
 
-/* A new reference; Py_None: no packet in time; NULL: an exception. */
-static PyObject *cuda_receiver_wait_for(struct cuda_handle *handle, uint32_t max, uint32_t min, int timeout_ms)
+static PyObject *cuda_receiver_wait_for(struct rx_loop *loop, uint32_t max, uint32_t min, int timeout_ms)
 {
+	struct cuda_handle *handle = (struct cuda_handle *)loop;
 	struct cuda_acquisition wanted = {.handle = handle, .max = max, .min = min};
 	int n = wait_in_slices(&handle->lock, timeout_ms, cuda_receiver_slice, &wanted);
 
@@ -172,42 +97,76 @@ static PyObject *cuda_receiver_wait_for(struct cuda_handle *handle, uint32_t max
 	return n == 0 ? Py_NewRef(Py_None) : wanted.batch;
 }
 
-static PyObject *cuda_receiver_acquire(PyObject *object, PyObject *arguments, PyObject *keywords)
-{
-	static char *names[] = {"max", "timeout", "min", NULL};
-	uint32_t max = UINT32_MAX, min = 1;
-	PyObject *timeout = Py_None;
-	int timeout_ms;
+/* ---- life ---------------------------------------------------------------------------------------- */
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&OO&:acquire", names, u32_of, &max, &timeout, u32_of,
-	                                 &min))
+/* Both handles, by the arguments and keywords of ibvcap.Receiver. False: an exception is set. */
+static bool open_handles(PyObject *arguments, PyObject *keywords, const struct ibvcap_cuda_options *options,
+                         struct ibvcap_rx **rx, struct ibvcap_cuda **cuda)
+{
+	int r;
+
+	*rx = rx_open_by_keywords(arguments, keywords);
+	if (!*rx)
+		return false;
+	Py_BEGIN_ALLOW_THREADS
+	r = ibvcap_cuda_open(*rx, options, cuda);
+	Py_END_ALLOW_THREADS
+	if (r == 0)
+		return true;
+	cuda_raise_of_device(r); /* before ibvcap_rx_close() changes the text */
+	ibvcap_rx_close(*rx);
+	return false;
+}
+
+static PyObject *cuda_receiver_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+	struct ibvcap_cuda_options options = IBVCAP_INIT(struct ibvcap_cuda_options);
+	PyObject *rx_arguments, *rx_keywords, *stream_object;
+	struct rx_loop_object *object;
+	struct cuda_handle *handle;
+	struct ibvcap_cuda *cuda;
+	struct cuda_stream stream;
+	struct ibvcap_rx *rx;
+	int way;
+
+	if (!PyArg_ParseTuple(arguments, "O&iO&OO!O!:_Receiver", u32_of, &options.device, &way, u64_of,
+	                      &options.staging_bytes, &stream_object, &PyTuple_Type, &rx_arguments, &PyDict_Type,
+	                      &rx_keywords))
 		return NULL;
-	timeout_ms = timeout_ms_of(timeout);
-	return timeout_ms == -2 ? NULL : cuda_receiver_wait_for(handle_at(object), max, min, timeout_ms);
+	options.way = (enum ibvcap_cuda_way)way;
+	if (!cuda_stream_of(stream_object, &stream))
+		return NULL;
+	if (!open_handles(rx_arguments, rx_keywords, &options, &rx, &cuda)) {
+		cuda_stream_drop(&stream);
+		return NULL;
+	}
+	object = object_new(type);
+	handle = object ? cuda_handle_new(rx, cuda, stream) : NULL;
+	if (handle) {
+		handle->loop.wait = cuda_receiver_wait_for;
+		object->loop = &handle->loop;
+		return &object->base;
+	}
+	cuda_stream_drop(&stream);
+	ibvcap_cuda_close(cuda, 0);
+	ibvcap_rx_close(rx);
+	Py_XDECREF((PyObject *)object);
+	return PyErr_NoMemory();
 }
 
-/* The one before is returned when its views have gone. */
-static PyObject *cuda_receiver_take_next(struct cuda_handle *handle, int timeout_ms)
+static void close_softly(struct cuda_handle *handle)
 {
-	PyObject *batch;
-
-	if (handle->newest)
-		cuda_batch_return_softly(handle->newest);
-	batch = cuda_receiver_wait_for(handle, UINT32_MAX, 1, timeout_ms);
-	handle->newest = batch == Py_None ? NULL : (struct cuda_batch *)batch;
-	return batch;
+	rx_loop_return_newest(&handle->loop);
+	cuda_handle_close(handle);
 }
 
-static PyObject *cuda_receiver_next(PyObject *object)
+static void cuda_receiver_dealloc(PyObject *object)
 {
-	return cuda_receiver_take_next(handle_at(object), -1);
-}
-
-static PyObject *cuda_receiver_take(PyObject *object, PyObject *timeout)
-{
-	int timeout_ms = timeout_ms_of(timeout);
-
-	return timeout_ms == -2 ? NULL : cuda_receiver_take_next(handle_at(object), timeout_ms);
+	if (handle_at(object)) {
+		close_softly(handle_at(object));
+		cuda_handle_unref(handle_at(object));
+	}
+	object_free(object);
 }
 
 /* ---- work on the device ---------------------------------------------------------------------------- */
@@ -290,13 +249,11 @@ static PyObject *cuda_receiver_close(PyObject *object, PyObject *unused)
 }
 
 static PyMethodDef cuda_receiver_methods[] = {
-	{"acquire", KEYWORDS(cuda_receiver_acquire),
+	{"acquire", KEYWORDS(rx_loop_acquire),
          "acquire($self, max=4294967295, timeout=None, min=1)\n--\n\n"
          "The next packets, at most max, as a Batch; None: none came within timeout seconds (None: wait for ever).\n"
          "TooManyBatches: all leases are taken, by batches that are not returned or by work that is queued."},
-	{"take", cuda_receiver_take, METH_O,
-         "take($self, timeout, /)\n--\n\n"
-         "As a step of a loop: the batch of the step before is returned when its last view goes."},
+	RX_LOOP_TAKE,
 	{"wait", KEYWORDS(cuda_receiver_wait),
          "wait($self, timeout=None)\n--\n\n"
          "Wait until the work of all returned batches has ended. False: it has not, in timeout seconds."},
@@ -322,9 +279,9 @@ static PyType_Slot cuda_receiver_slots[] = {
 	{Py_tp_methods, cuda_receiver_methods},
 	{Py_tp_getset, cuda_receiver_getters},
 	{Py_tp_iter, PyObject_SelfIter},
-	{Py_tp_iternext, cuda_receiver_next},
+	{Py_tp_iternext, rx_loop_next},
 	{0, NULL},
 };
 
 PyType_Spec cuda_receiver_spec =
-	TYPE_SPEC("cuda._Receiver", struct cuda_receiver, Py_TPFLAGS_BASETYPE, cuda_receiver_slots);
+	TYPE_SPEC("cuda._Receiver", struct rx_loop_object, Py_TPFLAGS_BASETYPE, cuda_receiver_slots);
