@@ -42,6 +42,8 @@ def merge(receivers, placer, wait, ending):
 
 
 def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     wait = float(sys.argv[3]) if len(sys.argv) > 3 else 0.2
     receivers = [ibvcap.open(name, start=ibvcap.OLDEST) for name in sys.argv[1:3]]
     # The addresses of the two feeds differ, so they are no part of the source.

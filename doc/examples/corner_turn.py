@@ -119,6 +119,8 @@ def main(stream, stations, channels, blocks, out, wait=2.0):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 6:
+        sys.exit(__doc__)
     try:
         main(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5], *map(float, sys.argv[6:]))
     except Exception:  # pylint: disable=broad-exception-caught

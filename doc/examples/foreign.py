@@ -75,4 +75,6 @@ def send(channel, n):
     library.ibvcap_tx_close(handle)
 
 
+if len(sys.argv) != 4 or sys.argv[1] not in ("receive", "send"):
+    sys.exit(__doc__)
 {"receive": receive, "send": send}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))

@@ -53,6 +53,8 @@ class Plot:
             self.below.set(xlabel=f"byte of a payload of {len(newest)}")
 
 
+if len(sys.argv) not in (2, 4) or sys.argv[1].startswith("-"):
+    sys.exit(__doc__)
 with ibvcap.open(sys.argv[1]) as stream:
     plot = Plot(stream)
     if len(sys.argv) > 2:

@@ -52,6 +52,8 @@ def points(measurements, ranges, elevation):
     return xyz[ranges > 0]
 
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 name, picture, most = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 64
 with ibvcap.open_source(name, start=ibvcap.OLDEST) as source:
     rows, meta = source.read(4 * most, timeout=30)

@@ -8,6 +8,8 @@ import numpy as np
 
 import ibvcap
 
+if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+    sys.exit(__doc__)
 stream, seconds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10
 
 with ibvcap.open(stream) as receiver:

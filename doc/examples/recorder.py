@@ -4,6 +4,8 @@
 import sys, time  # noqa: E401  pylint: disable=multiple-imports
 import ibvcap, numpy as np  # noqa: E401  pylint: disable=multiple-imports
 
+if len(sys.argv) < 4:
+    sys.exit(__doc__)
 with ibvcap.open(sys.argv[1]) as receiver, open(sys.argv[2], "wb") as rows, open(sys.argv[2] + ".meta", "wb") as meta:
     end = time.monotonic() + float(sys.argv[3])
     while (left := end - time.monotonic()) > 0 and (batch := receiver.take(left)) is not None:

@@ -32,6 +32,9 @@ def spectra(rows, length):
     words = rows[:, at:at + (length - at) // 4 * 4].copy().view("<u4")
     shifts = np.arange(0, 32, bits, dtype=np.uint32)  # the first sample is in the lowest bits
     samples = (words[:, :, None] >> shifts & (1 << bits) - 1).reshape(len(rows), -1, channels)[:, :, 0]
+    if samples.shape[1] < 2 * LINES:
+        sys.exit(f"a frame of {length} bytes has {samples.shape[1]} samples of a channel: a spectrum of {LINES} lines "
+                 f"takes {2 * LINES}")
     samples = samples.astype(np.float32) - (2 ** bits - 1) / 2
     blocks = samples[:, :samples.shape[1] // (2 * LINES) * 2 * LINES].reshape(len(rows), -1, 2 * LINES)
     power = np.abs(np.fft.rfft(blocks * np.hanning(2 * LINES), axis=2)) ** 2
@@ -66,6 +69,8 @@ def receive(source, most):
     return np.array(found[:most])
 
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1000
 with ibvcap.open_source(name, start=ibvcap.OLDEST) as opened:
     levels = 10 * np.log10(receive(opened, n) + 1e-9)

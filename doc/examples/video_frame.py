@@ -56,6 +56,8 @@ def frames(source):
     yield from placer
 
 
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
 name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 2  # the first may be a part
 number = 0
 with ibvcap.open_source(name) as opened:

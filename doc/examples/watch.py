@@ -7,6 +7,8 @@ import sys
 
 import ibvcap
 
+if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+    sys.exit(__doc__)
 seconds = float(sys.argv.pop()) if sys.argv[-1].replace(".", "").isdigit() else 1e9
 counts = collections.Counter()
 

@@ -4,7 +4,7 @@
     import cupy, ibvcap.cuda
 
     with ibvcap.cuda.open("radio", lease_blocks=16) as rx:
-        print(rx.info["way"], rx.info["why"])
+        print(rx.info["why"])                       # each way that was tried; the last one is taken
         for batch in rx:
             rows = cupy.asarray(batch.payload)      # uint8 of shape (n, stride) on the device
             power = (rows.astype(cupy.float32) ** 2).sum(axis=1)

@@ -246,7 +246,7 @@ int main(int argc, char **argv)
 	check(ibvcap_rx_open(nullptr, argv[1], &options, &rx) == 0, "open", ibvcap_error_text());
 	check(ibvcap_cuda_open(rx, nullptr, &cuda) == 0, "the device", ibvcap_error_text());
 	ibvcap_cuda_info(cuda, &info);
-	fprintf(stderr, "%s: %s\n", ibvcap_cuda_way_word(info.way), info.why);
+	fprintf(stderr, "%s\n", info.why);
 
 	Spectrometer spectrometer(frames);
 	std::vector<bool> there = receive(cuda, spectrometer, frames);

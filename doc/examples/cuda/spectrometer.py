@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""spectrometer.py SOURCE OUT [FRAMES] [cupy|torch|numpy]: power spectra of VDIF frames, computed on a GPU.
+"""Power spectra of VDIF frames, computed on a GPU.
 
 The same as ../spectrometer.py: SOURCE is a stream with one VDIF frame a packet (VDIF 1.1.1, real samples; of several
 channels, the first). The frames stay where the card wrote them, if the GPU can read them there. OUT is a picture; if it
 ends in .npy, the levels in dB. With numpy, to compare, the CPU computes, and SOURCE may be a recording.
 """
+import argparse
 import contextlib
 import os
 import sys
@@ -18,8 +19,10 @@ LINES = 512  # of a spectrum
 
 
 def host_rows(batch):
-    """Rows and lengths of a batch, for the CPU: it reads the headers only."""
-    return np.asarray(batch.payload), np.frombuffer(batch.meta, ibvcap.META)["length"]
+    """For the CPU: rows and lengths of a batch, and which of them are VDIF frames: their third word says how long they
+    are."""
+    rows, lengths = np.asarray(batch.payload), np.frombuffer(batch.meta, ibvcap.META)["length"]
+    return rows, lengths, (rows[:, 8:12].copy().view("<u4")[:, 0] & 0xffffff) * 8 == lengths
 
 
 class NumPy:
@@ -89,30 +92,38 @@ def spectra(package, rows, length, header):
     words = (rows[:, at:at + words * 4] + 0).reshape(-1).view(package.xp.int32).reshape(n, words, 1)
     shifts, mask = package.to_device(np.arange(0, 32, bits, dtype=np.int32)), (1 << bits) - 1 if bits < 32 else -1
     samples = (words >> shifts & mask).reshape(n, -1, channels)[:, :, 0]
+    if samples.shape[1] < 2 * LINES:
+        sys.exit(f"a frame of {length} bytes has {samples.shape[1]} samples of a channel: a spectrum of {LINES} lines "
+                 f"takes {2 * LINES}")
     blocks = samples[:, :samples.shape[1] // (2 * LINES) * 2 * LINES].reshape(n, -1, 2 * LINES)
     window = package.to_device(np.hanning(2 * LINES).astype(np.float32))
     transformed = package.xp.fft.rfft((package.to_float(blocks) - (2 ** bits - 1) / 2) * window)
     return (abs(transformed) ** 2).mean(1)[:, 1:]
 
 
-def receive(package, source, most):
+def receive(package, source, name, most):
     """Levels of so many frames in dB; NaN where frames are missing."""
-    lines, found, last = [], [], None
+    lines, found, last, n_packets = [], [], None, 0
     for batch in source:
-        rows, lengths = host_rows(batch)
-        headers = rows[:, :32].copy().view("<u4")
+        rows, lengths, is_frame = host_rows(batch)
+        n_packets += len(batch)
+        if not is_frame.any():
+            continue
+        headers, on_device = rows[is_frame, :32].copy().view("<u4"), package.device_rows(batch)
+        if not is_frame.all():
+            on_device = on_device[package.to_device(is_frame)]
         # The work is queued: the lease of the batch ends when it is done, and the next batch is taken meanwhile.
-        lines.append(spectra(package, package.device_rows(batch), int(lengths[0]), headers[0]))
+        lines.append(spectra(package, on_device, int(lengths[is_frame][0]), headers[0]))
         for number in headers[:, 1] & 0xffffff:
             absent = int(number - last - 1) if last is not None and number > last else 0
             found += [False] * min(absent, most) + [True]
             last = number
         if len(found) >= most:
             break
-    there = np.array(found)
+    if not found:
+        sys.exit(f"{name} has no VDIF frame: none of its {n_packets} UDP packets has its length in the third word")
     levels = np.full((len(found), LINES), np.nan)
-    if lines:
-        levels[there] = 10 * np.log10(np.concatenate([package.to_host(each) for each in lines]) + 1e-9)
+    levels[np.array(found)] = 10 * np.log10(np.concatenate([package.to_host(each) for each in lines]) + 1e-9)
     return levels[:most]
 
 
@@ -128,20 +139,33 @@ def draw(levels, name, picture):
     figure.savefig(picture)
 
 
-def main(source, out, frames=1000, package="cupy"):
-    package = {"cupy": CuPy, "torch": Torch, "numpy": NumPy}[package]()
-    with contextlib.closing(package.open(source)) as opened:
+def open_package(name):
+    try:
+        return {"cupy": CuPy, "torch": Torch, "numpy": NumPy}[name]()
+    except ImportError as error:
+        sys.exit(f"{name}: {error}. With numpy as the last argument the CPU computes")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", metavar="SOURCE")
+    parser.add_argument("out", metavar="OUT")
+    parser.add_argument("frames", metavar="FRAMES", type=int, nargs="?", default=1000, help="default: 1000")
+    parser.add_argument("package", choices=["cupy", "torch", "numpy"], nargs="?", default="cupy", help="default: cupy")
+    options = parser.parse_args()
+    package = open_package(options.package)
+    with contextlib.closing(package.open(options.source)) as opened:
         if not isinstance(opened, (ibvcap.Receiver, ibvcap.Recording)):
-            print(f"{opened.info['way']}: {opened.info['why']}", file=sys.stderr)
-        levels = receive(package, opened, int(frames))
-    if out.endswith(".npy"):
-        np.save(out, levels)
+            print(opened.info["why"], file=sys.stderr)
+        levels = receive(package, opened, options.source, options.frames)
+    if options.out.endswith(".npy"):
+        np.save(options.out, levels)
     else:
-        draw(levels, os.path.basename(source), out)
+        draw(levels, os.path.basename(options.source), options.out)
     missing = int(np.isnan(levels[:, 0]).sum())
     print(f"{len(levels) - missing} frames, {missing} missing, "
           f"peak in line {int(np.nanmean(levels, axis=0).argmax()) + 1}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of doc/examples/cuda: what can be tested without a GPU. scripts/gpu-test runs them on one."""
 import ctypes
+import importlib.util
 import os
 import pathlib
+import re
 import runpy
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -32,6 +35,33 @@ def test_the_arithmetic_of_the_gpu_spectrometer_is_that_of_the_other(tmp_path, m
     levels = np.load(tmp_path / "sky.npy")
     assert levels.shape == other.shape == (60, 512)
     np.testing.assert_allclose(levels, other, atol=1e-3)  # in dB
+
+
+@pytest.mark.parametrize("script", [["cuda/spectrometer.py", "10", "numpy"], ["spectrometer.py", "10"]])
+def test_frames_that_are_too_short_are_said_to_be(tmp_path, script):
+    pytest.importorskip("matplotlib")
+    short = [frame[:8] + struct.pack("<I", (frame[11] << 24) | 72 // 8) + frame[12:72] for frame in vdif_frames(9, 200)]
+    for frames, text in ((short, r"a frame of 72 bytes has 160 samples of a channel: .* 512 lines takes 1024"),
+                         ([b"x" * 40] * 7, r"has no VDIF frame: none of its 7 UDP packets"),
+                         ([b"x" * 40] * 7 + list(vdif_frames(9, 200)), None)):
+        write_udp(tmp_path / "sky.pcap", frames, 50000)
+        done = subprocess.run([sys.executable, EXAMPLES / script[0], tmp_path / "sky.pcap", tmp_path / "sky.png",
+                               *script[1:]], check=False, capture_output=True, text=True, env=environment())
+        if text:
+            assert done.returncode == 1 and re.search(text, done.stderr), done.stderr
+            assert len(done.stderr.splitlines()) == 1
+        else:
+            assert (done.stdout, done.returncode) == ("9 frames, 0 missing, peak in line 200\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("package", ["cupy", "torch"])
+def test_a_package_that_is_not_installed_is_named(tmp_path, package):
+    if importlib.util.find_spec(package):
+        pytest.skip(f"{package} is installed")
+    script = EXAMPLES / "cuda/spectrometer.py"
+    done = subprocess.run([sys.executable, script, "sky", tmp_path / "sky.png", "9", package],
+                          check=False, capture_output=True, text=True, env=environment())
+    assert done.returncode == 1 and f"{package}: No module named '{package}'. With numpy" in done.stderr, done.stderr
 
 
 def test_a_picture_is_drawn(tmp_path):

@@ -137,6 +137,18 @@ def test_what_a_file_lacks_is_said(name, source, text, tmp_path):
     assert done.returncode == 1 and re.search(text, done.stderr.splitlines()[-1]), done.stderr
 
 
+@pytest.mark.parametrize("name", sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.glob("**/*.py")))
+def test_a_program_without_arguments_or_with_help_says_how_it_is_called(name):
+    for module in ("matplotlib", "mpi4py") if name != "cuda/spectrometer.py" else ():
+        if module in (EXAMPLES / name).read_text():
+            pytest.importorskip(module)
+    for arguments in ([], ["--help"]):
+        done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True,
+                              check=False, env=environment())
+        said = done.stdout + done.stderr
+        assert "Traceback" not in said and re.search(name.rpartition("/")[2] + ".* [A-Z]{3}", said), said
+
+
 # ---- streams -------------------------------------------------------------------------------------------------------
 
 
