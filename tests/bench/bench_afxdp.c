@@ -6,6 +6,7 @@
 #include "tests/bench/capture_peer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/bpf.h>
 #include <linux/if_link.h>
 #include <linux/if_xdp.h>
@@ -191,6 +192,17 @@ static uint32_t take_batch(struct afxdp_peer *peer)
 	return n;
 }
 
+static void report_drops(const struct afxdp_peer *peer)
+{
+	struct xdp_statistics statistics;
+	socklen_t bytes = sizeof(statistics);
+
+	if (getsockopt(peer->fd, SOL_XDP, XDP_STATISTICS, &statistics, &bytes))
+		peer_die("XDP_STATISTICS");
+	printf("{\"no_frame\": %" PRIu64 ", \"ring_full\": %" PRIu64 "}\n", (uint64_t)statistics.rx_dropped,
+	       (uint64_t)statistics.rx_ring_full);
+}
+
 int main(int argc, char **argv)
 {
 	struct afxdp_peer peer = {.fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0)};
@@ -204,7 +216,7 @@ int main(int argc, char **argv)
 	if (peer.fd < 0 || !interface)
 		peer_die(argv[1]);
 	peer.payload_bytes = (uint32_t)peer_number(argv[2], 1, UINT16_MAX);
-	peer_rows_init(&peer.rows, peer.payload_bytes);
+	peer_rows_init(&peer.rows, peer.payload_bytes, 1);
 	open_rings(&peer);
 	bind_queue(&peer, interface);
 	attach(&peer, interface);
@@ -216,6 +228,7 @@ int main(int argc, char **argv)
 			break;
 		peer_nap();
 	}
+	report_drops(&peer);
 	peer_report(peer.n_packets, peer.n_bytes);
 	return 0;
 }

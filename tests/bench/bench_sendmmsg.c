@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS [RATE [PORTS]]: an ordinary UDP socket's payloads of
- * BYTES by sendmmsg(2), RATE a second or as fast as they go (0), to PORTS ports from PORT on in turn; one JSON line in
- * the end. SEGMENTS above 1: so many to a message, which the kernel cuts (UDP_SEGMENT of udp(7)). Without them, no
- * checksums. What a channel is measured against, and what scripts/bench capture and scale send with.
+ * bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS [RATE [PORTS [SOURCES]]]: an ordinary UDP socket's
+ * payloads of BYTES by sendmmsg(2), RATE a second or as fast as they go (0), to PORTS ports from PORT on in turn, from
+ * SOURCES sockets with ports from SOURCE_PORT on, a call each in turn; one JSON line in the end. SEGMENTS above 1: so
+ * many to a message, which the kernel cuts (UDP_SEGMENT of udp(7)). Without them, no checksums. What a channel is
+ * measured against, and what scripts/bench capture, scale and cores send with.
  */
 #include "lib/base/time.h"
 #include "tests/bench/capture_peer.h"
@@ -24,13 +25,13 @@
 #define MESSAGE_BYTES_MAX 65507u
 #define SEGMENTS_MAX      64u
 #define PORTS_MAX         1024u
+#define SOURCES_MAX       64u
 
 static uint8_t message[MESSAGE_BYTES_MAX];
 
-static int open_socket(char **words, int bytes, bool cut, struct sockaddr_in *to, unsigned long ports)
+static int open_socket(char **words, uint16_t source, int bytes, bool cut, struct sockaddr_in *to, unsigned long ports)
 {
-	struct sockaddr_in from = {.sin_family = AF_INET,
-	                           .sin_port = htons((uint16_t)peer_number(words[2], 1, UINT16_MAX))};
+	struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = htons(source)};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), buffer_bytes = 4 << 20, on = 1;
 
 	*to = (struct sockaddr_in){.sin_family = AF_INET,
@@ -50,9 +51,10 @@ static int open_socket(char **words, int bytes, bool cut, struct sockaddr_in *to
 	return fd;
 }
 
-/* What is sent: to one port the socket is connected, to several each message has its own. */
+/* What is sent: to one port the sockets are connected, to several each message has its own. */
 struct sending {
-	int fd;
+	int fds[SOURCES_MAX];
+	unsigned long n_sources;
 	struct iovec vector;
 	unsigned long segments;
 	struct sockaddr_in to[PORTS_MAX];
@@ -75,11 +77,11 @@ static unsigned long send_all(struct sending *sending, unsigned long n_packets, 
 
 	for (unsigned i = 0; i < BATCH; i++)
 		messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &sending->vector, .msg_iovlen = 1}};
-	while (sent < n_packets) {
+	for (unsigned long call = 0; sent < n_packets; call++) {
 		int n;
 
 		address_messages(sending, messages, sent / sending->segments);
-		n = sendmmsg(sending->fd, messages, BATCH, 0);
+		n = sendmmsg(sending->fds[call % sending->n_sources], messages, BATCH, 0);
 		if (n < 0 && errno != ENOBUFS && errno != ECONNREFUSED) /* an answer to an earlier packet */
 			peer_die("sendmmsg");
 		sent += n > 0 ? (unsigned long)n * sending->segments : 0;
@@ -90,12 +92,14 @@ static unsigned long send_all(struct sending *sending, unsigned long n_packets, 
 
 int main(int argc, char **argv)
 {
-	static struct sending sending = {.vector.iov_base = message, .n_ports = 1};
-	unsigned long bytes, n_packets, sent;
+	static struct sending sending = {.vector.iov_base = message, .n_ports = 1, .n_sources = 1};
+	unsigned long bytes, n_packets, sent, source;
 	struct peer_pace pace;
 
-	if (argc < 7 || argc > 9) {
-		fputs("usage: bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS [RATE [PORTS]]\n", stderr);
+	if (argc < 7 || argc > 10) {
+		fputs("usage: bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS "
+		      "[RATE [PORTS [SOURCES]]]\n",
+		      stderr);
 		return EX_USAGE;
 	}
 	bytes = peer_number(argv[4], 1, MESSAGE_BYTES_MAX);
@@ -104,9 +108,14 @@ int main(int argc, char **argv)
 	if (sending.segments > MESSAGE_BYTES_MAX / bytes)
 		sending.segments = MESSAGE_BYTES_MAX / bytes;
 	sending.vector.iov_len = sending.segments * bytes;
-	if (argc == 9)
+	if (argc >= 9)
 		sending.n_ports = peer_number(argv[8], 1, PORTS_MAX);
-	sending.fd = open_socket(&argv[1], (int)bytes, sending.segments > 1, &sending.to[0], sending.n_ports);
+	if (argc == 10)
+		sending.n_sources = peer_number(argv[9], 1, SOURCES_MAX);
+	source = peer_number(argv[3], 1, UINT16_MAX - SOURCES_MAX);
+	for (unsigned long i = 0; i < sending.n_sources; i++)
+		sending.fds[i] = open_socket(&argv[1], (uint16_t)(source + i), (int)bytes, sending.segments > 1,
+		                             &sending.to[0], sending.n_ports);
 	for (unsigned long i = 1; i < sending.n_ports; i++) {
 		sending.to[i] = sending.to[0];
 		sending.to[i].sin_port = htons((uint16_t)(ntohs(sending.to[0].sin_port) + i));

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +18,12 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#define ROWS_BYTES    (UINT32_C(64) << 20)
-#define CACHE_LINE    64
-#define NAP_NS        50000
-#define SLEEP_NS_MIN  100000
-#define NS_PER_SECOND UINT64_C(1000000000)
+#define ROWS_BYTES     (UINT32_C(64) << 20)
+#define HUGEPAGE_BYTES (UINT32_C(2) << 20)
+#define CACHE_LINE     64
+#define NAP_NS         50000
+#define SLEEP_NS_MIN   100000
+#define NS_PER_SECOND  UINT64_C(1000000000)
 
 static volatile sig_atomic_t peer_stop;
 
@@ -69,19 +72,57 @@ void peer_report(uint64_t n_packets, uint64_t n_bytes)
 	printf("{\"packets\": %" PRIu64 ", \"bytes\": %" PRIu64 "}\n", n_packets, n_bytes);
 }
 
-void peer_rows_init(struct peer_rows *rows, uint32_t payload_bytes)
+struct peer_threads peer_threads_read(int argc, char **argv, int first)
 {
+	struct peer_threads threads = {.n = 1};
+
+	if (argc > first)
+		threads.n = (unsigned)peer_number(argv[first], 1, PEER_THREADS_MAX);
+	if (argc > first + 2) {
+		threads.first_cpu = (unsigned)peer_number(argv[first + 1], 0, CPU_SETSIZE / 2);
+		threads.n_cpus = (unsigned)peer_number(argv[first + 2], 1, CPU_SETSIZE / 2);
+	}
+	return threads;
+}
+
+void peer_threads_run(const struct peer_threads *threads, void *(*run)(void *element), void *elements,
+                      size_t element_bytes)
+{
+	pthread_t started[PEER_THREADS_MAX];
+
+	for (unsigned i = 0; i < threads->n; i++) {
+		pthread_attr_t attributes;
+		cpu_set_t cpus;
+
+		pthread_attr_init(&attributes);
+		if (threads->n_cpus > 0) {
+			CPU_ZERO(&cpus);
+			CPU_SET(threads->first_cpu + i % threads->n_cpus, &cpus);
+			pthread_attr_setaffinity_np(&attributes, sizeof(cpus), &cpus);
+		}
+		errno = pthread_create(&started[i], &attributes, run, (uint8_t *)elements + i * element_bytes);
+		if (errno)
+			peer_die("thread");
+		pthread_attr_destroy(&attributes);
+	}
+	for (unsigned i = 0; i < threads->n; i++)
+		pthread_join(started[i], NULL);
+}
+
+void peer_rows_init(struct peer_rows *rows, uint32_t payload_bytes, unsigned n_sharing)
+{
+	uint32_t bytes = ROWS_BYTES / n_sharing / HUGEPAGE_BYTES * HUGEPAGE_BYTES;
 	int fd = memfd_create("rows", MFD_CLOEXEC | MFD_HUGETLB);
 
-	if (fd < 0 || ftruncate(fd, ROWS_BYTES) < 0)
+	if (fd < 0 || ftruncate(fd, bytes) < 0)
 		peer_die("memfd of hugepages");
-	rows->first = mmap(NULL, ROWS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	rows->first = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (rows->first == MAP_FAILED)
 		peer_die("hugepages");
 	close(fd);
 	rows->row_bytes = (payload_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 	rows->next = rows->first;
-	rows->end = rows->first + ROWS_BYTES / rows->row_bytes * rows->row_bytes;
+	rows->end = rows->first + bytes / rows->row_bytes * rows->row_bytes;
 }
 
 uint8_t *peer_rows_take(struct peer_rows *rows)

@@ -8,6 +8,7 @@
 
 #include <linux/bpf.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /** Print "PROGRAM: what: errno" and exit. */
@@ -25,6 +26,23 @@ long peer_bpf(enum bpf_cmd command, union bpf_attr *attr);
 /** Load the program that attr describes; its licence is set here. The descriptor; the process ends on failure. */
 int peer_load_program(union bpf_attr *attr);
 
+/*
+ * Threads of a receiver, by the end of its command line, [THREADS [CPU N_CPUS]]: thread k runs on CPU + k mod N_CPUS.
+ * Without them: one thread, on any CPU.
+ */
+struct peer_threads {
+	unsigned n;
+	unsigned first_cpu;
+	unsigned n_cpus; /* 0: any */
+};
+
+#define PEER_THREADS_MAX 64
+
+struct peer_threads peer_threads_read(int argc, char **argv, int first);
+/** Call run() in each thread, with its element of the array, and return when all have ended. */
+void peer_threads_run(const struct peer_threads *threads, void *(*run)(void *element), void *elements,
+                      size_t element_bytes);
+
 /* A ring of rows in hugepages of a memfd, which another process could map: where a bare receiver puts its payloads. */
 struct peer_rows {
 	uint8_t *first;
@@ -33,7 +51,8 @@ struct peer_rows {
 	uint32_t row_bytes;
 };
 
-void peer_rows_init(struct peer_rows *rows, uint32_t payload_bytes);
+/** n_sharing: so many threads, each with rows of its own, share the memory. */
+void peer_rows_init(struct peer_rows *rows, uint32_t payload_bytes, unsigned n_sharing);
 /** The next row; the oldest is overwritten. */
 uint8_t *peer_rows_take(struct peer_rows *rows);
 
