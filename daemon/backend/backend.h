@@ -41,7 +41,8 @@ struct backend_open_options {
 	/* Depths of the receive queues at start, in any order, likewise; 0: the backend's default. */
 	uint32_t slots[BACKEND_QUEUES_MAX];
 	enum backend_xdp_mode xdp_mode;
-	bool direct;        /* receive without the device's library, where that works */
+	bool direct;          /* receive without the device's library, where that works */
+	bool strict_ordering; /* what the device writes of packets is not reordered on its way to memory */
 	bool stamp_packets; /* let the card stamp all packets, if it does not yet: other programs share that setting */
 };
 
@@ -82,6 +83,7 @@ struct backend_queue {
 	_Atomic(const char *) error; /* the device's word for the last error that stopped the queue, static; or NULL */
 	/* With counts_drops: of the packets of the last read_matched(), those dropped; and what poll() has dropped. */
 	_Atomic uint64_t n_dropped[BACKEND_N_DROPS];
+	bool checks_checksums; /* events have BACKEND_EVENT_CHECKSUM_GOOD, because its options asked for it */
 	/* Packets beyond the first, of those that the kernel had merged (GRO): read_matched() counts them once. */
 	_Atomic uint64_t n_split;
 	/*
@@ -115,7 +117,9 @@ struct backend_capabilities {
 	bool counts_drops;   /* n_dropped of a receive queue is exact; else losses follow from what was matched */
 	bool clock_is_utc;   /* raw timestamps are CLOCK_REALTIME in ns: no clock has to be fitted */
 	bool kernel_times;   /* events may have BACKEND_EVENT_KERNEL_TIME */
-	uint64_t settle_ns;  /* latest time at which poll() has a packet after its flow matched it; 0: 2 ms */
+	uint32_t max_moderation_us; /* the longest moderation_us of a queue; 0: its events never wait */
+	bool delay_drop;            /* the device has delay_drop of a queue */
+	uint64_t settle_ns;         /* latest time at which poll() has a packet after its flow matched it; 0: 2 ms */
 	bool naps; /* each event costs the receiving CPU more than a packet does: sleep for a time at high rates */
 	uint32_t max_send_slots; /* deepest send queue */
 	bool send_checksums;     /* the device can fill in the checksums of packets that it sends */
@@ -139,6 +143,9 @@ struct backend_queue_options {
 	bool completion_events; /* arm() and fd() will be used */
 	bool in_group;          /* it will be a member of a group */
 	bool copies;            /* a flow with copy will lead to it */
+	bool checksums;         /* events say which packets' checksums the device has found right, if it can */
+	uint32_t moderation_us; /* an event waits so long for more packets, or for a quarter of the slots */
+	bool delay_drop;        /* without a slot the device keeps packets for a while, and other queues wait */
 };
 
 /* The hash that says which queue of a group gets a packet. All packets of a fragmented datagram come to one queue. */
@@ -200,6 +207,8 @@ enum backend_event_flag {
 	BACKEND_EVENT_KERNEL_TIME = 1 << 1,
 	/* The sender's machine left the UDP or TCP checksum to a card, and the field has the pseudo header's sum. */
 	BACKEND_EVENT_CHECKSUM_PARTIAL = 1 << 2,
+	/* The checksums of IP and UDP are right, by the device or by who joined the datagram; else unknown. */
+	BACKEND_EVENT_CHECKSUM_GOOD = 1 << 3,
 };
 
 /* Slots come back in the order in which they were posted. The worker compares bytes, status and flags at once. */

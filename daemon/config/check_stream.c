@@ -96,6 +96,18 @@ static int check_xdp_timestamps(const struct config_reader *reader, const config
 		"arrival: accepted is backend = \"packet\" with it, which gives the card's, or timestamps = \"auto\"");
 }
 
+/* A worker that never sleeps waits for no event. */
+static int check_moderation(const struct config_reader *reader, const config_setting_t *setting,
+                            const struct config_stream *stream)
+{
+	if (!stream->moderation_us || stream->poll != CONFIG_POLL_BUSY)
+		return 0;
+	return config_reader_failure(reader, config_reader_find(setting, "moderation_us"),
+	                             "moderation_us = %u with poll = \"busy\", whose worker never sleeps: accepted is "
+	                             "poll = \"adaptive\" or \"event\" with it",
+	                             stream->moderation_us);
+}
+
 static int check_queues(const struct config_reader *reader, const config_setting_t *setting,
                         const struct config_stream *stream)
 {
@@ -150,6 +162,8 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 		r = check_queues(reader, setting, stream);
 	if (r == 0)
 		r = check_lossless(reader, setting, stream);
+	if (r == 0)
+		r = check_moderation(reader, setting, stream);
 	if (r == 0)
 		r = check_xdp_flows(reader, setting, stream);
 	if (r == 0)

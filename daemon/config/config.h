@@ -161,7 +161,10 @@ struct config_stream {
 	uint32_t max_lease_blocks_per_user;
 	enum config_reassemble reassemble;
 	enum config_timestamps timestamps;
-	bool join;          /* join multicast groups of the flows */
+	bool verify_checksums;  /* rows whose IP or UDP checksum is wrong are marked */
+	uint32_t moderation_us; /* longest time that an event waits for more packets; 0: events do not wait */
+	bool delay_drop;        /* the card keeps packets for a while if the queue has no slot */
+	bool join;              /* join multicast groups of the flows */
 	const uid_t *users; /* allowed to receive; if groups is empty, too, every client that can connect may receive */
 	uint32_t n_users;
 	const gid_t *groups;
@@ -247,9 +250,10 @@ struct config_channel {
 
 struct config {
 	const char *file;
-	const char *text; /* keys that are in no group, as config_dump() writes them, a line each */
-	int log_level;    /* syslog(3)'s: LOG_ERR to LOG_DEBUG */
-	bool direct;      /* backend verbs: receive without the device's library where that works */
+	const char *text;      /* keys that are in no group, as config_dump() writes them, a line each */
+	int log_level;         /* syslog(3)'s: LOG_ERR to LOG_DEBUG */
+	bool direct;           /* backend verbs: receive without the device's library where that works */
+	bool relaxed_ordering; /* backend verbs: the machine may reorder the card's writes of packets */
 	enum config_xdp_mode xdp_mode;
 	uint32_t xdp_queues; /* of streams, that an interface with backend xdp has room for */
 	const char *control_text;

@@ -378,6 +378,21 @@ static const struct key stream[] = {
 	{"timestamps", KEY_CHOICE, STREAM(timestamps), .string = "auto", .choices = timestamps,
          .help = "auto: the device's, if it stamps all packets, else the kernel's or the worker's; hardware: the "
                  "device's, and it is made to stamp all packets; software: the worker's"},
+	{"verify_checksums", KEY_BOOLEAN, STREAM(verify_checksums), .number = false,
+         .help = "mark and count packets whose IPv4 header or UDP checksum is wrong, which sockets would not get: by "
+                 "the "
+                 "card, and by the worker where the card does not say that both are right; else only those of "
+                 "datagrams "
+                 "that were joined from fragments"},
+	{"moderation_us", KEY_INTEGER, STREAM(moderation_us), .number = 0, .min = 0, .max = 65535,
+         .help = "backend verbs: microseconds that a sleeping worker's event waits for more packets, unless a quarter "
+                 "of "
+                 "receive_queue_slots came; fewer wake-ups, later rows; 0: the first packet wakes it. Not with poll = "
+                 "busy"},
+	{"delay_drop", KEY_BOOLEAN, STREAM(delay_drop), .number = false,
+         .help = "backend verbs: while the receive queue has no free row, the card holds packets for up to 100 ms "
+                 "before "
+                 "it drops them, and all other queues of the port wait; needs CAP_SYS_RAWIO at the start"},
 	{"join", KEY_BOOLEAN, STREAM(join), .number = true,
          .help = "join the flows' multicast groups; for flows with a VLAN, on the interface of the VLAN"},
 	{"users", KEY_UIDS, STREAM_LIST(users), .live = true, .help = "users that may receive, by name or number"},
@@ -511,6 +526,10 @@ static const struct key top[] = {
 	{"direct", KEY_BOOLEAN, TOP(direct), .number = true,
          .help = "backend verbs: the workers read completions and fill receive queues themselves, if the device is an "
                  "mlx5 one and shows how; false: libibverbs does it, which takes longer"},
+	{"relaxed_ordering", KEY_BOOLEAN, TOP(relaxed_ordering), .number = true,
+         .help = "backend verbs: PCIe may reorder what the card writes of packets, which is faster on some machines; a "
+                 "packet is complete before its completion in any case; false: in order, to find out whether it "
+                 "matters"},
 	{"xdp_mode", KEY_CHOICE, TOP(xdp_mode), .string = "auto", .choices = xdp_modes,
          .help = "backend xdp: zero_copy: the card writes to the daemon's memory; copy: the kernel copies; auto: "
                  "zero_copy if the driver has it"},

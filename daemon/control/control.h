@@ -44,6 +44,7 @@ struct control_stream {
 	const struct config_stream *config; /* keys that may change while the daemon runs are read at each use */
 	const char *device;
 	const char *backend;
+	const char *offloads;    /* what it asked of the device beyond plain receiving, and got; "": nothing */
 	struct reading *matched; /* packets that the flows gave to all queues so far */
 	struct rx_losses *losses;
 	struct reading *interface_lost;      /* packets that the interface lost before the flow rules */

@@ -117,6 +117,7 @@ static int append_queue(struct reply *reply, struct rx_endpoint *endpoint, const
 	reply_copy_text(part.device, sizeof(part.device), stream->device);
 	reply_copy_text(part.backend, sizeof(part.backend), stream->backend);
 	reply_copy_text(part.state, sizeof(part.state), endpoint->queue->state);
+	reply_copy_text(part.offloads, sizeof(part.offloads), stream->offloads);
 	count_queue(endpoint, terms, counters);
 	return reply_append_part(reply, STATUS_STREAM, &part, counters);
 }

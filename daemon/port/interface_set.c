@@ -88,6 +88,7 @@ static struct backend_open_options interface_open_options(const struct config *c
 
 	struct backend_open_options options = {.queues = interface_count_queues(config, interface),
 	                                       .direct = config->direct,
+	                                       .strict_ordering = !config->relaxed_ordering,
 	                                       .xdp_mode = modes[config->xdp_mode]};
 
 	interface_list_queues(config, interface, options.slots);

@@ -161,15 +161,20 @@ void preflight_leave_cpus(struct preflight_cpus *cpus, const struct config *conf
 
 /* ---- capabilities -------------------------------------------------------------------------------- */
 
-/* Capabilities that the configured backends use while the daemon starts; with "auto": those of all backends. */
+/*
+ * Capabilities that the configured backends use while the daemon starts; with "auto": those of all backends. For a
+ * queue that delays drops mlx5_ib_create_wq() asks for CAP_SYS_RAWIO, since all queues of the port wait with it.
+ */
 static uint64_t preflight_start_capabilities(const struct config *config)
 {
 	bool is_empty = config->n_streams + config->n_channels == 0;
 	uint64_t mask = is_empty ? backend_capabilities_of(NULL, BACKEND_PHASE_LATER) : 0;
 
-	for (uint32_t i = 0; i < config->n_streams; i++)
+	for (uint32_t i = 0; i < config->n_streams; i++) {
 		mask |= backend_capabilities_of(backend_find(config_backend_name(config->streams[i].backend)),
 		                                BACKEND_PHASE_START);
+		mask |= config->streams[i].delay_drop ? PRIV_BIT(CAP_SYS_RAWIO) : 0;
+	}
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		mask |= backend_capabilities_of(backend_find(config_backend_name(config->channels[i].backend)),
 		                                BACKEND_PHASE_START);

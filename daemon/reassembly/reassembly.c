@@ -114,8 +114,7 @@ static bool take_fragment(struct reassembly *r, const struct backend_event *from
 	end_row(r, whole.header_bytes + whole.n_bytes, from, to);
 	to->tag = whole.tag;
 	to->flags &= (uint8_t) ~(BACKEND_EVENT_CHECKSUM_BAD | BACKEND_EVENT_CHECKSUM_PARTIAL);
-	if (whole.is_checksum_bad)
-		to->flags |= BACKEND_EVENT_CHECKSUM_BAD;
+	to->flags |= whole.is_checksum_bad ? BACKEND_EVENT_CHECKSUM_BAD : BACKEND_EVENT_CHECKSUM_GOOD;
 	return true;
 }
 

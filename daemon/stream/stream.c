@@ -135,6 +135,8 @@ int stream_fit(struct stream *stream, struct failure *failure)
 			wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
 			device->max_queue_slots);
 	r = stream_check_group(wanted, device, failure);
+	if (r == 0)
+		r = stream_check_offloads(stream, failure);
 	if (r < 0)
 		return r;
 	if (wanted->flow_numbers && !device->flow_tags)
@@ -180,6 +182,9 @@ static void stream_log_ring(const struct stream *stream)
 		log_message(LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
 		            "stream '%s': IP fragments are joined to datagrams of up to %u bytes (reassemble)",
 		            config->name, config->payload_size);
+	if (stream->offloads[0])
+		log_message(LOG_INFO, &(struct log_about){.stream = config->name, .interface = config->interface},
+		            "stream '%s': %s", config->name, stream->offloads);
 	if (config->page_bytes == SMALL_PAGE_BYTES)
 		log_message(
 			LOG_WARNING, &(struct log_about){.stream = config->name},
@@ -232,11 +237,13 @@ int stream_prepare(struct stream *stream, uint64_t epoch, struct failure *failur
 		r = stream_queue_prepare(&stream->queues[i], epoch, failure);
 	if (r == 0 && stream->n_queues > 1)
 		r = stream_create_group(stream, failure);
-	if (r == 0)
-		stream_log_ring(stream);
-	else
+	if (r < 0) {
 		stream_release(stream);
-	return r;
+		return r;
+	}
+	stream_describe_offloads(stream, stream->offloads);
+	stream_log_ring(stream);
+	return 0;
 }
 
 /* ---- starting ------------------------------------------------------------------------------------ */

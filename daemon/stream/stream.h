@@ -6,7 +6,7 @@
  *   {0} → stream_init → stream_fit → stream_prepare → (drop privileges) → stream_start → stream_capture
  *   → stream_leave → stream_stop → (MAIL_STOPPED) → stream_join → stream_deinit
  *
- * Declares stream_flows.c, stream_losses.c, stream_service.c.
+ * Declares stream_flows.c, stream_losses.c, stream_offloads.c, stream_service.c.
  */
 #ifndef DAEMON_STREAM_STREAM_H
 #define DAEMON_STREAM_STREAM_H
@@ -18,6 +18,8 @@
 #include "daemon/port/interface.h"
 #include "daemon/state/service.h"
 #include "daemon/stream/stream_queue.h"
+
+#define STREAM_OFFLOADS_BYTES sizeof(((struct ibvcap_status_stream *)NULL)->offloads)
 
 /* A flow that the device has, with a copy of its configuration, which may be freed before the flow is removed. */
 struct stream_flow {
@@ -62,7 +64,8 @@ struct stream {
 	uint64_t kept_as;   /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
 	bool device_timestamps;
 	bool reassembles;
-	struct reading matched; /* the flow counters of all queues */
+	char offloads[STREAM_OFFLOADS_BYTES]; /* what the device has given of them, since stream_prepare() */
+	struct reading matched;               /* the flow counters of all queues */
 	struct loss_watch loss;
 	struct stream_change change;
 };
@@ -90,6 +93,11 @@ uint64_t stream_kernel_bytes(const struct stream *stream);
 
 /** Can the device do what the configuration asks for? The interface is open. Failure: EX_CONFIG with file:line. */
 int stream_fit(struct stream *stream, struct failure *failure);
+
+/** Can the device do what the stream asks for beyond plain receiving? Failure: EX_CONFIG with file:line. Pure. */
+int stream_check_offloads(const struct stream *stream, struct failure *failure);
+/** For the status, and people: what was asked for beyond it and given. The queues exist. */
+void stream_describe_offloads(const struct stream *stream, char text[STREAM_OFFLOADS_BYTES]);
 
 /**
  * Make memory, queues and workers, and post all receive requests; nothing is received yet. Any one thread, while no

@@ -93,6 +93,9 @@ static int stream_queue_create(struct stream_queue *queue, struct failure *failu
 		.completion_events = config->poll != CONFIG_POLL_BUSY,
 		.in_group = stream->n_queues > 1,
 		.copies = stream_copies(config),
+		.checksums = config->verify_checksums,
+		.moderation_us = config->moderation_us,
+		.delay_drop = config->delay_drop,
 	};
 
 	if (stream->reassembles)
@@ -115,6 +118,7 @@ static int stream_queue_create_worker(struct stream_queue *queue, struct failure
 		.worker.cpu = config_queue_cpu(config, queue->index),
 		.worker.node = stream->interface->numa_node,
 		.device_timestamps = stream->device_timestamps,
+		.verify_checksums = config->verify_checksums,
 		.kernel_times = stream->device_timestamps && stream->interface->capabilities.kernel_times,
 		.losses = &stream->losses.sum.queues[queue->index],
 	};

@@ -265,8 +265,8 @@ static uint32_t describe_frames(struct rx_receive *receive, const struct rx_span
 }
 
 /*
- * With any ring flag, or with the kernel's times among the device's. In passes of their own, so that the loops above do
- * nothing for what is switched off.
+ * With any ring flag, the kernel's times among the device's, or checksums to verify. In passes of their own, so that
+ * the loops above do nothing for what is switched off.
  */
 static __attribute__((noinline)) uint32_t describe_by_flags(struct rx_receive *receive, const struct rx_span *span,
                                                             struct backend_event *events, struct rx_tally *tally)
@@ -275,8 +275,12 @@ static __attribute__((noinline)) uint32_t describe_by_flags(struct rx_receive *r
 	struct clock_line present;
 	const struct clock_line *clock = receive->kernel_times ? convert_times(receive, events, span->n)
 	                                                       : span_clock(receive, events, span->n, &present);
-	uint32_t n = ring->flags & IBVCAP_RING_FLAG_FRAMES ? describe_frames(receive, span, events, clock, tally)
-	                                                   : describe_rows(receive, span, events, clock, tally);
+	uint32_t n;
+
+	if (receive->verifies)
+		rx_verify_checksums(ring, span, events);
+	n = ring->flags & IBVCAP_RING_FLAG_FRAMES ? describe_frames(receive, span, events, clock, tally)
+	                                          : describe_rows(receive, span, events, clock, tally);
 
 	if (ring->flags & IBVCAP_RING_FLAG_FLOWS)
 		for (uint32_t i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The hot path of receiving: turns completions into published rows. For the worker's thread only. Declares
- * rx_unusual.c.
+ * rx_checksum.c, rx_unusual.c.
  */
 #ifndef DAEMON_WORKER_RX_RECEIVE_H
 #define DAEMON_WORKER_RX_RECEIVE_H
@@ -36,8 +36,9 @@ struct rx_receive {
 	struct packet_plain plain; /* the network headers before the split; all 0: rows hold frames */
 	struct rx_kind kind;       /* of the last plain packet */
 	bool device_timestamps;    /* else rows get the time at which they were polled */
+	bool verifies;             /* rows whose checksums the device did not find right are summed */
 	bool kernel_times;         /* the device may have no time of a packet, which then has the kernel's */
-	bool has_passes;           /* kernel_times, or a flag of the ring: one word to test in each poll */
+	bool has_passes;           /* one of these two, or a flag of the ring: one word to test in each poll */
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
@@ -67,6 +68,16 @@ struct rx_tally {
 /** Write the meta of row i, whose timestamp is written. */
 void rx_describe_unusual(const struct rx_receive *receive, const struct backend_event *event,
                          const struct rx_span *span, uint32_t i, struct rx_tally *tally);
+
+#define RX_HEADERS_MAX \
+	128 /* bytes of a frame to walk: Ethernet, four tags, IPv4 with options or IPv6 with extensions */
+
+/** The first bytes of a frame, from its two rows. Returns how many there are, at most RX_HEADERS_MAX. */
+uint32_t rx_gather_headers(const struct rx_ring *ring, uint32_t frame_bytes, const uint8_t *headers,
+                           const uint8_t *payload, uint8_t frame[RX_HEADERS_MAX]);
+
+/** The events of a span whose rows have a wrong checksum get BACKEND_EVENT_CHECKSUM_BAD, and none has _GOOD. */
+void rx_verify_checksums(const struct rx_ring *ring, const struct rx_span *span, struct backend_event *events);
 
 /** Row i of the span has a packet's bytes up to from only. */
 static inline void rx_zero_rest(const struct rx_ring *ring, const struct rx_span *span, uint32_t i, uint32_t from)

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#define HEADERS_MAX 128 /* bytes of a frame to walk: Ethernet, four tags, IPv4 with options or IPv6 with extensions */
-
 /* wire: bytes of payload that the packet has. They begin at offset of the row, which holds present bytes. */
 static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, uint32_t slot_bytes,
                              struct ibvcap_meta *meta)
@@ -23,12 +21,11 @@ static void describe_payload(uint32_t wire, uint32_t offset, uint32_t present, u
 		meta->flags |= IBVCAP_PACKET_FLAG_SHORT;
 }
 
-/* The first bytes of a frame, from its two rows. Returns how many there are, at most HEADERS_MAX. */
-static uint32_t gather_headers(const struct rx_ring *ring, uint32_t frame_bytes, const uint8_t *headers,
-                               const uint8_t *payload, uint8_t frame[HEADERS_MAX])
+uint32_t rx_gather_headers(const struct rx_ring *ring, uint32_t frame_bytes, const uint8_t *headers,
+                           const uint8_t *payload, uint8_t frame[RX_HEADERS_MAX])
 {
-	uint32_t in_headers = u32_min(u32_min(frame_bytes, ring->header_bytes), HEADERS_MAX);
-	uint32_t in_payload = u32_min(u32_min(frame_bytes - in_headers, ring->slot_bytes), HEADERS_MAX - in_headers);
+	uint32_t in_headers = u32_min(u32_min(frame_bytes, ring->header_bytes), RX_HEADERS_MAX);
+	uint32_t in_payload = u32_min(u32_min(frame_bytes - in_headers, ring->slot_bytes), RX_HEADERS_MAX - in_headers);
 
 	memcpy(frame, headers, in_headers);
 	memcpy(frame + in_headers, payload, in_payload);
@@ -54,10 +51,10 @@ static void describe_datagram(const struct rx_receive *receive, uint32_t frame_b
 {
 	const struct rx_ring *ring = receive->ring;
 	uint32_t plain_bytes = receive->plain.header_bytes, application_bytes = ring->application_header_bytes;
-	uint8_t gathered[HEADERS_MAX];
+	uint8_t gathered[RX_HEADERS_MAX];
 	struct frame frame;
 
-	frame_walk(gathered, gather_headers(ring, frame_bytes, headers, payload, gathered), frame_bytes, &frame);
+	frame_walk(gathered, rx_gather_headers(ring, frame_bytes, headers, payload, gathered), frame_bytes, &frame);
 	if (frame_is_malformed(&frame, frame_bytes)) {
 		describe_malformed(ring, frame_bytes, present, meta);
 		return;

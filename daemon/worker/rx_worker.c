@@ -265,7 +265,8 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 		.ring = options->ring,
 		.device_timestamps = options->device_timestamps,
 		.kernel_times = options->kernel_times,
-		.has_passes = options->kernel_times || options->ring->flags,
+		.verifies = options->verify_checksums,
+		.has_passes = options->kernel_times || options->verify_checksums || options->ring->flags,
 	};
 	r = rx_receive_init(&w->receive);
 	if (r < 0) {

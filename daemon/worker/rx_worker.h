@@ -19,7 +19,8 @@ struct rx_worker_options {
 	struct backend_queue *queue; /* outlives the worker */
 	struct rx_ring *ring;        /* used by the worker alone from rx_worker_prime() to worker_join() */
 	bool device_timestamps;      /* rows have no timestamp until the first MAIL_CLOCK */
-	bool kernel_times;           /* with them: of the backend's capabilities */
+	bool verify_checksums;       /* rows with a wrong checksum are marked */
+	bool kernel_times;           /* with device_timestamps: of the backend's capabilities */
 	bool naps;                   /* likewise; false: it sleeps until the next packet, whatever the rate */
 	struct losses_queue *losses; /* of the queue; outlives the worker */
 };

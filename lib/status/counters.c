@@ -55,7 +55,10 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
                       .remedy = "for a tag with an ID from 1 to 4094, set vlan = ID in the flow; a tag with ID 0, "
                                 "which is a priority, and IP options need no change"),
 	STREAM(BAD_CHECKSUM) = TOTAL(
-		"bad_checksum", "packets", "Published packets with a wrong checksum",
+		"bad_checksum", "packets",
+		"Published packets with a wrong checksum, which the stream looks for if it has verify_checksums; else "
+		"only in "
+		"datagrams that it has joined from fragments",
 		.cause = "of published: damaged between the sender's card and this one",
 		.remedy = "check cables, transceivers and switches on the way; ip -s link shows errors on both ends"),
 	STREAM(BATCHES) = TOTAL("batches", NULL, "How often the worker polled the card's queue and found packets"),

@@ -112,6 +112,8 @@ static const struct status_field stream_fields[] = {
               "The process of the last consumer that stopped the queue and was then demoted, or left; 0: none"),
 	FIELD(stall_uid, U32, LABEL, NULL, "The user of that consumer"),
 	FIELD(stall_until_ns, U64, TIME, "ns", "When that consumer was demoted, or left"),
+	FIELD(offloads, TEXT, LABEL, NULL,
+              "What the stream asked of its card and got, beyond plain receiving; empty: it asked for nothing"),
 	{0},
 };
 #undef PART

@@ -150,8 +150,10 @@ struct device {
 	bool halted; /* an error of the whole device: queues do nothing until the contexts of that time are closed */
 	fault_told faults_told[N_FAULTS];
 	struct injected injected;
-	uint64_t next_look_ns; /* when injection_look() is due */
-	bool starves;          /* some receive queue has too few entries for another burst */
+	uint64_t next_look_ns;  /* when injection_look() is due */
+	uint32_t n_delay_drop;  /* work queues that delay drops */
+	uint64_t delayed_at_ns; /* since when the frame in front waits; 0: none does */
+	bool starves;           /* some receive queue has too few entries for another burst */
 
 	/* Takes a frame from the wire: steer() or, while there are RC or UD queue pairs, a function of `roce`. */
 	uint32_t (*take)(struct device *d, struct wire_frame *f, uint64_t now_ns);

@@ -2,8 +2,9 @@
 /*
  * The models. Their limits are what `ibv_devinfo -v` printed on such devices, as found in public reports: ConnectX-4
  * (openucx/ucx#7613), ConnectX-5 (openucx/ucx#9830, rapidsai/ucx-py#361, open-mpi/ompi#6137), ConnectX-6
- * (openucx/ucx#8229); packet pacing, moderation, work queues: openucx/ucx#10430; the size of the rate table is what
- * mlx5_core logs ("127 rates are supported"). Capabilities that softhca does not emulate are left out.
+ * (openucx/ucx#8229); delay drop: openucx/ucx#5376, open-mpi/ompi#6137; packet pacing, moderation, work queues:
+ * openucx/ucx#10430; the size of the rate table is what mlx5_core logs ("127 rates are supported"). Capabilities that
+ * softhca does not emulate are left out.
  */
 #include "profile.h"
 
@@ -20,7 +21,7 @@ const char profile_names[] = "connectx4, connectx5, connectx6, minimal";
 	.flow = {.n_priorities = 16, .sniffer = true, .dont_trap = true}, .gid_table_len = 256, .null_mr = true, \
 	.ip_csum = true, .cvlan_stripping = true, .log_max_rss_table = 11, .max_wq = 8388608,                    \
 	.max_moderation_count = 65535, .max_moderation_us = 4095, .max_srq = 8388608, .max_srq_wr = 32767,       \
-	.max_srq_sge = 31, .max_rd_atomic = 16, .max_groups = 2097152, .max_compressed = 64
+	.max_srq_sge = 31, .max_rd_atomic = 16, .max_groups = 2097152, .max_compressed = 64, .delay_drop = true
 
 /* The first is the default. */
 static const struct profile profiles[] = {

@@ -34,7 +34,7 @@ struct profile {
 	uint32_t min_rate_kbps, max_rate_kbps;            /* 0: no packet pacing */
 	uint32_t n_rates;                                 /* of different rates at a time */
 	uint16_t max_moderation_count, max_moderation_us; /* 0: no CQ moderation */
-	bool null_mr, ip_csum, cvlan_stripping, striding;
+	bool null_mr, ip_csum, cvlan_stripping, striding, delay_drop;
 	uint16_t max_compressed; /* completions that one entry may stand for; 0: no compression */
 	bool pacing_burst;
 };

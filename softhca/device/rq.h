@@ -28,6 +28,7 @@ struct rq {
 	uint16_t posted; /* as last read; read again when no entry seems left */
 	uint16_t traced; /* entries that a trace has shown */
 	bool strip_cvlan;
+	bool delay_drop; /* a frame waits for an entry, and all frames behind it wait, too (steer_waits()) */
 	uint8_t log_strides, log_stride_bytes; /* of an entry of a striding queue; 0: the queue is not striding */
 	uint8_t shift_bytes;                   /* in front of each packet in its first stride */
 	uint32_t stride;                       /* the next of the entry in use */
@@ -49,6 +50,12 @@ struct rx_info {
 void rq_receive(struct rq *rq, const uint8_t *frame, uint32_t len, const struct rx_info *info, uint32_t times);
 /* The number of frames that it has buffers for; 0 while it drops frames without counting them. */
 uint32_t rq_room(struct rq *rq);
+
+/* Would it have a frame wait? Only a ready queue does: others drop frames. */
+static inline bool rq_delays(const struct rq *rq)
+{
+	return rq->delay_drop && rq->state == WQ_RDY;
+}
 
 /* ERR flushes what is posted, RST forgets it. */
 void rq_set_state(struct rq *rq, enum wq_state state);

@@ -18,7 +18,8 @@
 
 #define MAX_RING_DELAY_NS 1000000000ull
 #define MAX_SENT_BYTES    65536
-#define HEADROOM_BYTES    16 /* of struct wire_frame */
+#define DELAY_DROP_NS     100000000ull /* mlx5_ib: MLX5_MAX_DELAY_DROP_TIMEOUT_MS */
+#define HEADROOM_BYTES    16           /* of struct wire_frame */
 
 static void steer_check_csums(struct rx_info *info, const struct packet *p, const struct wire_frame *f)
 {
@@ -99,6 +100,7 @@ struct passage {
 	uint64_t now_ns;
 	bool described; /* all fields but the tag are set */
 	uint32_t times; /* the frame counts as so many equal ones */
+	bool delayed;   /* with asks: a queue that delays drops has no buffer */
 	bool asks;      /* nothing is delivered; `times` becomes the number of frames that there are buffers for */
 };
 
@@ -136,7 +138,10 @@ static void steer_ask(struct passage *x, const struct flow_entry *e)
 	TAILQ_FOREACH (r, &e->rules, entry_link) {
 		if (e->action != FLOW_FORWARD || !flow_delivers(&x->device->steering, r))
 			continue;
-		uint32_t room = rq_room(qp_receive_queue(r->qp, &x->packet, &x->info.rx_hash_be));
+		struct rq *rq = qp_receive_queue(r->qp, &x->packet, &x->info.rx_hash_be);
+		uint32_t room = rq_room(rq);
+
+		x->delayed |= !room && rq_delays(rq);
 		if (room < x->times)
 			x->times = room;
 	}
@@ -197,14 +202,40 @@ static void steer_begin(struct passage *x, struct device *d, struct wire_frame *
 	packet_read_headers(&x->packet, f->data, f->len);
 }
 
-/* How often a frame of the generator comes: as often as all queues that get it have buffers. */
-static uint32_t steer_ask_times(struct passage *x)
+/* Walks the tables for the number of buffers, and delivers nothing. */
+static void steer_ask_queues(struct passage *x)
 {
 	x->times = UINT32_MAX;
 	x->asks = true;
 	steer_walk(x, FLOW_TABLE_SNIFFER, FLOW_N_TABLES);
 	steer_walk_received(x);
 	x->asks = false;
+}
+
+/* The driver sets the timer anew at once when it has run out (mlx5_ib: delay_drop_handler), and so the next frame may
+ * wait as long. */
+bool steer_waits(struct device *d, struct wire_frame *f, uint64_t now_ns)
+{
+	struct passage x;
+
+	steer_begin(&x, d, f, now_ns);
+	steer_ask_queues(&x);
+	if (!x.delayed) {
+		d->delayed_at_ns = 0;
+		return false;
+	}
+	if (!d->delayed_at_ns)
+		d->delayed_at_ns = now_ns;
+	if (now_ns < d->delayed_at_ns + DELAY_DROP_NS)
+		return true;
+	d->delayed_at_ns = 0;
+	return false;
+}
+
+/* How often a frame of the generator comes: as often as all queues that get it have buffers. */
+static uint32_t steer_ask_times(struct passage *x)
+{
+	steer_ask_queues(x);
 	if (x->times == UINT32_MAX)
 		return 0; /* no queue gets it */
 	return x->times < x->frame->up_to ? x->times : x->frame->up_to;

@@ -3,6 +3,7 @@
 #ifndef SOFTHCA_DEVICE_STEER_H
 #define SOFTHCA_DEVICE_STEER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
@@ -12,6 +13,10 @@ struct wire_frame;
 /* Device thread, lock held. The frame may be changed during the call, and is as before afterwards. Returns how often
  * it came: once, or as often as its `up_to` says. */
 uint32_t steer(struct device *d, struct wire_frame *f, uint64_t now_ns);
+
+/* Does the frame wait for a receive work request of a queue that delays drops? Device thread, lock held. For as long as
+ * it does, no frame behind it is taken either. */
+bool steer_waits(struct device *d, struct wire_frame *f, uint64_t now_ns);
 
 /* A frame that a send queue has sent: gives it to sniffers and, with loopback, back to the device. */
 void steer_sent(struct device *d, const struct iovec *iov, int n);

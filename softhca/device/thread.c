@@ -84,30 +84,68 @@ static int device_work_queues(struct device *d, bool *watch)
 	return n;
 }
 
+/* Frames that the wire has brought and that are not released. While one waits (steer_waits()), for several turns. */
+struct burst {
+	struct wire *wire; /* NULL: there are none */
+	struct wire_frame frames[DEVICE_BURST];
+	int n_frames, n_steered;
+};
+
 /* One turn of the device thread; a fault may cut it off (fault.h). */
 struct turn {
 	struct device *device;
 	uint64_t now_ns;
-	bool burst; /* frames were received and not released */
-	int n_frames, n_steered;
+	struct burst *burst;
 	int n_done;
 	bool watch;
 };
 
 static void device_release_burst(struct turn *t)
 {
+	struct burst *b = t->burst;
+
 	/* A fault cut delivery off: the frames that follow never reach the device, and count as discards. */
-	t->device->counters.discards += (uint64_t)(t->n_frames - t->n_steered);
-	t->burst = false;
-	t->device->wire->ops->release(t->device->wire);
+	t->device->counters.discards += (uint64_t)(b->n_frames - b->n_steered);
+	b->wire->ops->release(b->wire);
+	b->wire = NULL;
+}
+
+static void device_receive_burst(struct turn *t)
+{
+	struct device *d = t->device;
+	struct burst *b = t->burst;
+
+	b->n_frames = d->wire->ops->receive(d->wire, b->frames, DEVICE_BURST);
+	b->n_steered = 0;
+	b->wire = d->wire;
+	if (b->n_frames > 0 && d->next_look_ns != UINT64_MAX)
+		injection_look(d);
+}
+
+/* False: the next frame waits, and those behind it. */
+static bool device_steer_burst(struct turn *t)
+{
+	struct device *d = t->device;
+	struct burst *b = t->burst;
+
+	if (d->halted)
+		b->n_frames = b->n_steered = 0;
+	for (; b->n_steered < b->n_frames; b->n_steered++) {
+		struct wire_frame *frame = &b->frames[b->n_steered];
+
+		if (b->n_steered + 1 < b->n_frames)
+			__builtin_prefetch(frame[1].data);
+		if (d->n_delay_drop && steer_waits(d, frame, t->now_ns))
+			return false;
+		t->n_done += (int)d->take(d, frame, t->now_ns);
+	}
+	return true;
 }
 
 static void device_work(void *arg)
 {
 	struct turn *t = arg;
-	struct wire_frame frames[DEVICE_BURST];
 	struct device *d = t->device;
-	int n;
 
 	if (t->now_ns >= d->next_look_ns) {
 		injection_look(d);
@@ -118,21 +156,12 @@ static void device_work(void *arg)
 	/* Completions of one queue stay in order (IBTA 10.8.3). Between queues there is no order. */
 	if (d->injected.shuffle && !d->halted)
 		t->n_done += device_work_queues(d, &t->watch);
-	n = d->wire->ops->receive(d->wire, frames, DEVICE_BURST);
-	if (n > 0 && d->next_look_ns != UINT64_MAX)
-		injection_look(d);
-	t->burst = true;
-	t->n_frames = n;
+	if (!t->burst->wire)
+		device_receive_burst(t);
 	d->starves = false;
-	if (d->halted)
-		n = t->n_frames = 0;
-	for (; t->n_steered < n; t->n_steered++) {
-		if (t->n_steered + 1 < n)
-			__builtin_prefetch(frames[t->n_steered + 1].data);
-		t->n_done += (int)d->take(d, &frames[t->n_steered], t->now_ns);
-	}
-	device_release_burst(t);
-	d->starves &= n == DEVICE_BURST;
+	if (device_steer_burst(t))
+		device_release_burst(t);
+	d->starves &= t->burst->n_frames == DEVICE_BURST;
 	if (!t->device->halted)
 		t->n_done += device_work_queues(t->device, &t->watch);
 	cq_events(t->device);
@@ -171,6 +200,7 @@ static void device_nap(const struct device *d, struct wire *wire, unsigned int e
 static void *device_thread(void *arg)
 {
 	struct device *d = arg;
+	struct burst burst = {.wire = NULL};
 	unsigned int empty_rounds = 0;
 	uint64_t next_link_ns = 0, next_offset_ns = 0;
 
@@ -179,7 +209,7 @@ static void *device_thread(void *arg)
 	while (!atomic_load_explicit(&d->stop, memory_order_relaxed)) {
 		bool starves;
 		uint64_t now_ns = clock_raw_ns();
-		struct turn t = {.device = d, .now_ns = now_ns};
+		struct turn t = {.device = d, .now_ns = now_ns, .burst = &burst};
 		struct wire *wire;
 
 		pthread_mutex_lock(&d->lock);
@@ -188,9 +218,9 @@ static void *device_thread(void *arg)
 			next_offset_ns = now_ns + OFFSET_CHECK_NS;
 		}
 		device_watch_netdev(d, now_ns, &next_link_ns);
-		if (!fault_guard(d, device_work, &t) && t.burst)
+		if (!fault_guard(d, device_work, &t) && burst.wire)
 			device_release_burst(&t);
-		t.watch |= !TAILQ_EMPTY(&d->armed_later);
+		t.watch |= !TAILQ_EMPTY(&d->armed_later) || burst.wire;
 		if (t.n_done)
 			ledger_publish(&d->ledger, &d->counters);
 		wire = d->wire;

@@ -30,6 +30,7 @@
 #define DEVICE_RAW_IP_CSUM             (1u << 26)
 #define DEVICE_MANAGED_FLOW_STEERING   (1u << 29)
 #define RAW_PACKET_CAP_CVLAN_STRIPPING (1u << 0)
+#define RAW_PACKET_CAP_DELAY_DROP      (1u << 3)
 #define RAW_PACKET_CAP_IP_CSUM         (1u << 2)
 
 static void *context_map_page(const struct uverbs_file *f, off_t offset)
@@ -255,6 +256,8 @@ int cmd_ex_query_device(struct command *c)
 		resp.raw_packet_caps |= RAW_PACKET_CAP_IP_CSUM;
 	if (p->cvlan_stripping)
 		resp.raw_packet_caps |= RAW_PACKET_CAP_CVLAN_STRIPPING;
+	if (p->delay_drop)
+		resp.raw_packet_caps |= RAW_PACKET_CAP_DELAY_DROP;
 	resp.max_wq_type_rq = p->max_wq;
 	if (p->log_max_rss_table) {
 		resp.rss_caps.supported_qpts = SUPPORT_RAW_PACKET;

@@ -63,9 +63,10 @@ static int uwq_check(const struct command *c, const struct ib_uverbs_ex_create_w
 		return refuse(EOPNOTSUPP, "create_flags", "PCI_WRITE_END_PADDING is not offered", "mlx5_ib: create_rq");
 	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) && !p->cvlan_stripping)
 		return refuse(EOPNOTSUPP, "create_flags", "the device strips no VLAN tags", "mlx5_ib: create_rq");
-	if (req->create_flags & (IB_UVERBS_WQ_FLAGS_SCATTER_FCS | IB_UVERBS_WQ_FLAGS_DELAY_DROP))
-		return refuse(EOPNOTSUPP, "create_flags", "SCATTER_FCS and DELAY_DROP are not offered",
-		              "mlx5_ib: create_rq");
+	if (req->create_flags & IB_UVERBS_WQ_FLAGS_SCATTER_FCS)
+		return refuse(EOPNOTSUPP, "create_flags", "SCATTER_FCS is not offered", "mlx5_ib: create_rq");
+	if ((req->create_flags & IB_UVERBS_WQ_FLAGS_DELAY_DROP) && !p->delay_drop)
+		return refuse(EOPNOTSUPP, "create_flags", "the device delays no drops", "mlx5_ib: create_rq");
 	return 0;
 }
 
@@ -85,6 +86,7 @@ static void uwq_destroy(struct object *o)
 	struct uwq *u = (struct uwq *)o;
 
 	TAILQ_REMOVE(&o->file->device->wqs, &u->rq, link);
+	o->file->device->n_delay_drop -= u->rq.delay_drop;
 	async_events_read(o);
 	u->pd->object.n_users--;
 	u->cq->object.n_users--;
@@ -117,6 +119,7 @@ static int uwq_enter(struct command *c, struct uwq *u, const struct ib_uverbs_ex
 		.uidx = drv->user_index,
 		.number = queue_number(d),
 		.strip_cvlan = req->create_flags & IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING,
+		.delay_drop = req->create_flags & IB_UVERBS_WQ_FLAGS_DELAY_DROP,
 		.owner = u,
 	};
 	if (drv->comp_mask) {
@@ -129,6 +132,7 @@ static int uwq_enter(struct command *c, struct uwq *u, const struct ib_uverbs_ex
 	u->pd->object.n_users++;
 	u->cq->object.n_users++;
 	TAILQ_INSERT_TAIL(&d->wqs, &u->rq, link);
+	d->n_delay_drop += u->rq.delay_drop;
 	return 0;
 }
 

@@ -276,11 +276,64 @@ def check_send_pacing(checks, it):
     paced.end()
 
 
+def given(checks, what, *options):
+    """A queue with an offload, or None and why not."""
+    try:
+        it = probe(*options)
+    except AssertionError as refusal:
+        checks.answer(what, f"refused: {refusal.args[0]['failure']}")
+        return None
+    checks.answer(what, "given")
+    return it
+
+
+def check_checksums(checks, it):
+    right = udp_frame(pattern(S), GROUP, PORT, group_mac(GROUP), udp_checksum=True)
+    wrong, wrong_header = bytearray(right), bytearray(right)
+    wrong[-1] ^= 1
+    wrong_header[14 + 8] ^= 1
+    none = udp_frame(pattern(S), GROUP, PORT, group_mac(GROUP))
+    it.open_flow(64)
+    for frame in right, wrong, wrong_header, none:
+        checks.wire.send(bytes(frame))
+    flags = [event[4] for event in it.receive(4)]
+    checks.expect("a wrong checksum of UDP, or of the IPv4 header, is not called right", flags[1:3] == [0, 0], flags)
+    checks.answer("checksums called right: a right one, none", flags[:1] + flags[3:])
+
+
+def check_moderation(checks, it):
+    it = given(checks, "events that wait for 4000 us", "-e", "-M", 4000)
+    if not it:
+        return
+    it.open_flow(64)
+    it.do("arm")
+    began = time.monotonic()
+    checks.send(pattern(S))
+    checks.expect("an event that waits comes in the end", it.do("wait", 2000)["readable"], "none")
+    checks.answer("us until the first event, if it may wait for 4000", round((time.monotonic() - began) * 1e6))
+    it.end()
+
+
+def check_delay_drop(checks, it):
+    it = given(checks, "delay drop", "-D")
+    if not it:
+        return
+    it.do("start")
+    it.flow(0, GROUP, PORT)
+    began = time.monotonic()
+    checks.send(*[pattern(S)] * 3)
+    it.do("post", 64)
+    took, n = time.monotonic() - began, len(it.receive(3, 1000))
+    checks.expect("packets wait for rows with delay drop", n == 3 or took > 0.1, (n, took))
+    it.end()
+
+
 # Receive queues are read and filled directly, but for -L, where libibverbs does it: as with `direct = false`.
 CHECKS = [
     (check_path, []), (check_split, []), (check_rounds, []), (check_sink, ["-o"]), (check_length_error, []),
     (check_counter, []), (check_clock, []), (check_events, ["-e"]), (check_failure, []),
     (check_path, ["-L"]), (check_rounds, ["-L"]), (check_events, ["-L", "-e"]), (check_failure, ["-L"]),
+    (check_checksums, ["-V"]), (check_checksums, ["-V", "-L"]), (check_moderation, []), (check_delay_drop, []),
     (check_same_rule, []), (check_send, ["-s", 256, "-c", "-S", 1500]), (check_send_software, ["-s", 256, "-S", 1500]),
     (check_send_signals, ["-s", 256]), (check_send_failure, ["-s", 256]), (check_send_pacing, ["-s", 256])]
 

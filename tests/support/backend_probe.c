@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * backend_probe INTERFACE [-b BACKEND] [-q SLOTS] [-H HEADER_BYTES] [-S SLOT_BYTES] [-o] [-e] [-T] [-L]
+ * backend_probe INTERFACE [-b BACKEND] [-q SLOTS] [-H HEADER_BYTES] [-S SLOT_BYTES] [-oeTLVD] [-M US]
  * backend_probe INTERFACE [-b BACKEND] -s SLOTS [-S SLOT_BYTES] [-c] [-r RATE_BPS] [-B BURST_BYTES] [-e]
  *
  * One queue of a backend, driven by commands on stdin, one a line; each is answered by one line of JSON on
  * stdout, {"error": -errno, …} where it failed. What the device does is then up to who sends packets, or for whoever
  * receives them to see.
  *   -o oversize sink   -e completion events   -T no timestamps   -L receive by libibverbs, not directly
+ *   -V checks of checksums   -D delay drop   -M moderation of events
  *   -s a queue that sends   -c checksums by the device
  */
 #include "tests/support/backend_probe.h"
@@ -273,7 +274,7 @@ int main(int argc, char **argv)
 	char line[256];
 	int option, error;
 
-	while ((option = getopt(argc, argv, "b:q:H:S:oeTLs:cr:B:")) != -1) {
+	while ((option = getopt(argc, argv, "b:q:H:S:oeTLVDM:s:cr:B:")) != -1) {
 		switch (option) {
 		case 'b':
 			backend = optarg;
@@ -298,6 +299,15 @@ int main(int argc, char **argv)
 			break;
 		case 'L':
 			probe.by_library = true;
+			break;
+		case 'V':
+			probe.options.checksums = true;
+			break;
+		case 'D':
+			probe.options.delay_drop = true;
+			break;
+		case 'M':
+			probe.options.moderation_us = (uint32_t)atoi(optarg);
 			break;
 		case 's':
 			probe.send_options.slots = (uint32_t)atoi(optarg);

@@ -6,6 +6,7 @@ import time
 
 # enum backend_status
 OK, LENGTH_ERROR, SLOT_ERROR, FLUSHED = range(4)
+CHECKSUM_GOOD = 1 << 3  # enum backend_event_flag
 # enum backend_notice_type
 PORT_UP, PORT_DOWN, QUEUE_FAILED = 1, 2, 3
 # enum packet_checksums

@@ -109,8 +109,8 @@ static void command_receive(struct probe *probe, char *arguments)
 	while (n < wanted && got >= 0 && now_ns(CLOCK_MONOTONIC) < deadline_ns) {
 		got = probe_poll(probe, events, wanted - n < BATCH ? wanted - n : BATCH);
 		for (int i = 0; i < got; i++, n++)
-			printf("%s[%u, %u, %u, %" PRIu64 "]", n ? ", " : "", events[i].slot, events[i].bytes,
-			       events[i].status, events[i].timestamp_raw);
+			printf("%s[%u, %u, %u, %" PRIu64 ", %u]", n ? ", " : "", events[i].slot, events[i].bytes,
+			       events[i].status, events[i].timestamp_raw, events[i].flags);
 	}
 	printf("], \"error\": %d}\n", got < 0 ? got : 0);
 }

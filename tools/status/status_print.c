@@ -82,6 +82,8 @@ static void print_stream_line(const struct status_view *view, const struct ibvca
 		printf("; %u queues", stream->n_queues);
 	STATUS_CLOCK_COPY(&clock, stream);
 	printf("\n  %s\n", status_clock_text(&clock, clock_text));
+	if (stream->offloads[0])
+		printf("  %s\n", stream->offloads);
 	flow_view_print(view, stream);
 	print_all_counters(stream_sum_of(view, stream, &sum));
 	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);

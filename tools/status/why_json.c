@@ -31,9 +31,10 @@ json_t *why_report_to_json(const struct why_facts *facts, const struct why_repor
 
 	for (uint32_t i = 0; i < report->n_lines; i++)
 		json_array_append_new(lines, why_line_to_json(&report->lines[i]));
-	object = json_pack("{s:s, s:I, s:s, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
+	object = json_pack("{s:s, s:I, s:s, s:s, s:s, s:s, s:o}", "stream", facts->stream->name, "queue",
 	                   (json_int_t)facts->stream->queue, "interface", facts->stream->interface, "backend",
-	                   facts->stream->backend, "state", facts->stream->state, "lines", lines);
+	                   facts->stream->backend, "state", facts->stream->state, "offloads", facts->stream->offloads,
+	                   "lines", lines);
 	if (look)
 		json_object_set_new(object, "look", why_look_to_json(look));
 	return object;

@@ -16,6 +16,8 @@ static void print_stream_sum(const struct why_facts *facts)
 {
 	printf("stream %s: %s on %s, backend %s\n", facts->stream->name, facts->stream->state, facts->stream->interface,
 	       facts->stream->backend);
+	if (facts->stream->offloads[0])
+		printf("  %s\n", facts->stream->offloads);
 	counters_print_sum(COUNTERS_OF(facts->stream), status_view_sums[STATUS_STREAM]);
 	putchar('\n');
 }

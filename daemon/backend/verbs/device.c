@@ -237,7 +237,9 @@ static void verbs_choose_path(struct verbs_backend *backend, bool may_be_direct)
 		snprintf(backend->how, sizeof(backend->how),
 		         "direct: workers read completions and fill receive queues without libmlx5");
 	else
-		snprintf(backend->how, sizeof(backend->how), "not direct, but through libibverbs: %.200s", why_not);
+		snprintf(backend->how, sizeof(backend->how), "not direct, but through libibverbs: %.160s", why_not);
+	if (backend->strict_ordering)
+		strcat(backend->how, "; no relaxed ordering: relaxed_ordering = false");
 }
 
 static void verbs_close(struct backend *base)
@@ -266,6 +268,7 @@ static int verbs_open(const struct backend_open_options *options, struct backend
 		return failure_no_memory(failure);
 	backend->base.ops = &verbs_backend_ops;
 	backend->ptp_fd = -1;
+	backend->strict_ordering = options->strict_ordering;
 	snprintf(backend->interface, sizeof(backend->interface), "%s", options->interface);
 	error = verbs_find_and_open(backend, failure);
 	if (!error)
@@ -302,6 +305,9 @@ static void verbs_capabilities(const struct backend *base, struct backend_capabi
 		.clock_can_step = is_real_time,
 		/* In blocks of 64 bytes, as mlx5 counts: with two SGEs a packet takes two. */
 		.max_send_slots = max_slots / 2,
+		.max_moderation_us =
+			backend->attr.cq_mod_caps.max_cq_count ? backend->attr.cq_mod_caps.max_cq_period : 0,
+		.delay_drop = backend->attr.raw_packet_caps & IBV_RAW_PACKET_CAP_DELAY_DROP,
 		.send_checksums = backend->attr.raw_packet_caps & IBV_RAW_PACKET_CAP_IP_CSUM,
 		.min_rate_bps = paces ? pacing->qp_rate_limit_min * 1000ull : 0,
 		.max_rate_bps = paces ? pacing->qp_rate_limit_max * 1000ull : 0,

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Receive queues that a device shares packets out to by their hash, and the queue pairs that lead to them. Such a
+ * Receive queues that a device shares packets out to by their hash, or that have delay drop, and the queue pairs that
+ * lead to them. Such a
  * receive queue (WQ) has no queue pair of its own. Packets reach it through queue pairs with an indirection table: the
  * table of the group has all members; a table with one entry serves flows that are steered to this queue.
  */
 #include "daemon/backend/verbs/verbs.h"
 
 #include "daemon/base/log.h"
+#include "daemon/priv/priv.h"
 #include "lib/base/size.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/capability.h>
 
 #define KEY_BYTES 40 /* mlx5 takes no other length */
 /* Table entries: enough to share packets out evenly to a number of queues that is no power of two. */
@@ -108,6 +111,24 @@ int verbs_group_modify(struct verbs_queue *queue, enum ibv_wq_state state)
 	return -ibv_modify_wq(queue->wq, &attr);
 }
 
+static int group_explain_wq(const struct verbs_queue *queue, const struct backend_queue_options *options, int error,
+                            struct failure *failure)
+{
+	const char *device = verbs_device_name(queue->backend);
+
+	/* mlx5_ib: mlx5_ib_create_wq() asks for it in the first user namespace, since all of the port's queues wait. */
+	if (error == EPERM && options->delay_drop && !priv_has(CAP_SYS_RAWIO))
+		return failure_set(
+			failure, EX_NOPERM, error,
+			"cannot create a queue with delay_drop on %s: %s: it needs CAP_SYS_RAWIO while the daemon "
+			"starts: AmbientCapabilities= and CapabilityBoundingSet=CAP_SYS_RAWIO in the unit, and a "
+			"restart; or set delay_drop = false",
+			device, strerror(error));
+	return failure_set(failure, EX_UNAVAILABLE, error, "cannot create %s of %u slots on %s: %s%s",
+	                   options->delay_drop ? "a queue with delay_drop" : "one of several queues", options->slots,
+	                   device, strerror(error), verbs_explain_limit(error));
+}
+
 int verbs_create_member(struct verbs_queue *queue, const struct backend_queue_options *options, struct failure *failure)
 {
 	struct ibv_wq_init_attr init = {
@@ -117,6 +138,8 @@ int verbs_create_member(struct verbs_queue *queue, const struct backend_queue_op
 		.max_sge = options->oversize_sink ? 3 : 2,
 		.pd = queue->parent_domain ? queue->parent_domain : queue->backend->pd,
 		.cq = ibv_cq_ex_to_cq(queue->cq),
+		.comp_mask = options->delay_drop ? IBV_WQ_INIT_ATTR_FLAGS : 0,
+		.create_flags = options->delay_drop ? IBV_WQ_FLAGS_DELAY_DROP : 0,
 	};
 	int error;
 
@@ -129,9 +152,7 @@ int verbs_create_member(struct verbs_queue *queue, const struct backend_queue_op
 		error = queue->qp ? 0 : -errno;
 	}
 	if (error)
-		return failure_set(failure, EX_UNAVAILABLE, -error,
-		                   "cannot create one of several queues of %u slots on %s: %s%s", options->slots,
-		                   verbs_device_name(queue->backend), strerror(-error), verbs_explain_limit(-error));
+		return group_explain_wq(queue, options, -error, failure);
 	if ((uint32_t)ibv_cq_ex_to_cq(queue->cq)->cqe < init.max_wr)
 		return failure_set(
 			failure, EX_UNAVAILABLE, EOVERFLOW,

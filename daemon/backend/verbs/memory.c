@@ -35,9 +35,9 @@ int verbs_register_memory(struct backend *base, void *address, size_t bytes, str
 	struct verbs_backend *backend = verbs_backend(base);
 	/*
 	 * Relaxed ordering lets the root complex reorder the writes of packets, but never puts a completion before its
-	 * packet. The flag is optional: a driver that does not know it ignores it.
+	 * packet (ibv_reg_mr(3)). The flag is optional: a driver that does not know it ignores it.
 	 */
-	const unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
+	const unsigned access = IBV_ACCESS_LOCAL_WRITE | (backend->strict_ordering ? 0 : IBV_ACCESS_RELAXED_ORDERING);
 	struct verbs_memory *memory;
 
 	memory = calloc(1, sizeof(*memory));

@@ -107,9 +107,6 @@ static inline __attribute__((always_inline)) uint64_t verbs_take_timestamp(struc
 	return verbs_real_time_ns(ibv_wc_read_completion_wallclock_ns(cq));
 }
 
-/*
- * Bad checksums cannot be reported: a missing IBV_WC_IP_CSUM_OK can also mean that the device did not check.
- */
 static inline __attribute__((always_inline)) void
 verbs_take_completion(struct ibv_cq_ex *cq, struct backend_event *event, enum verbs_timestamps timestamps)
 {
@@ -135,15 +132,33 @@ verbs_take_completions(struct ibv_cq_ex *cq, struct backend_event *event, const 
 	return event;
 }
 
-/* Apart, so that the loops without tags do not test for them. */
-static __attribute__((noinline)) struct backend_event *verbs_take_tagged(struct ibv_cq_ex *cq,
-                                                                         struct backend_event *event,
-                                                                         const struct backend_event *end,
-                                                                         enum verbs_timestamps timestamps)
+/*
+ * What few streams ask for. A missing IBV_WC_IP_CSUM_OK can also mean that the device did not check, or that the packet
+ * has no checksum.
+ */
+static void verbs_take_more(const struct verbs_receive_queue *receive, struct backend_event *event)
 {
+	struct ibv_cq_ex *cq = receive->queue.cq;
+
+	event->tag = 0;
+	if (event->status != BACKEND_OK)
+		return;
+	if (receive->flow_tags)
+		event->tag = ibv_wc_read_flow_tag(cq);
+	if (receive->queue.base.checks_checksums && ibv_wc_read_wc_flags(cq) & IBV_WC_IP_CSUM_OK)
+		event->flags = BACKEND_EVENT_CHECKSUM_GOOD;
+}
+
+/* Apart, so that the loops without it do not test for it. */
+static __attribute__((noinline)) struct backend_event *verbs_take_with_more(const struct verbs_receive_queue *receive,
+                                                                            struct backend_event *event,
+                                                                            const struct backend_event *end)
+{
+	struct ibv_cq_ex *cq = receive->queue.cq;
+
 	do {
-		verbs_take_completion(cq, event, timestamps);
-		event->tag = event->status == BACKEND_OK ? ibv_wc_read_flow_tag(cq) : 0;
+		verbs_take_completion(cq, event, receive->timestamps);
+		verbs_take_more(receive, event);
 	} while (++event < end && ibv_next_poll(cq) == 0);
 	return event;
 }
@@ -162,8 +177,8 @@ int verbs_poll(struct backend_queue *base, struct backend_event *events, uint32_
 	if (error)
 		return -error;
 	/* Three loops, so that none tests in each round which timestamps there are. */
-	if (__builtin_expect(receive->flow_tags, 0))
-		end = verbs_take_tagged(cq, events, end, receive->timestamps);
+	if (__builtin_expect(receive->has_more, 0))
+		end = verbs_take_with_more(receive, events, end);
 	else if (receive->timestamps == VERBS_TIMESTAMPS_TICKS)
 		end = verbs_take_completions(cq, events, end, VERBS_TIMESTAMPS_TICKS);
 	else if (receive->timestamps == VERBS_TIMESTAMPS_REAL_TIME)
@@ -192,6 +207,9 @@ static int verbs_check_receive_options(const struct verbs_backend *backend, cons
 	if (options->oversize_sink && !backend->sink)
 		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP, "%s has no null memory region for longer packets",
 		                   device);
+	if (options->delay_drop && !(backend->attr.raw_packet_caps & IBV_RAW_PACKET_CAP_DELAY_DROP))
+		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
+		                   "%s cannot hold packets of a full queue: set delay_drop = false", device);
 	if (options->timestamps && backend->timestamps == VERBS_TIMESTAMPS_NONE)
 		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
 		                   "%s has no timestamps in its completions: set timestamps = \"software\"", device);
@@ -201,10 +219,31 @@ static int verbs_check_receive_options(const struct verbs_backend *backend, cons
 	return 0;
 }
 
+/* Three quarters of the slots are left for what comes until the worker runs. */
+int verbs_moderate(const struct verbs_queue *queue, const struct backend_queue_options *options,
+                   struct failure *failure)
+{
+	uint32_t count = options->slots / 4, max = queue->backend->attr.cq_mod_caps.max_cq_count;
+	struct ibv_modify_cq_attr attr = {
+		.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = {.cq_count = (uint16_t)(count < max ? count : max),
+	                     .cq_period = (uint16_t)options->moderation_us},
+	};
+	int error = options->moderation_us ? ibv_modify_cq(ibv_cq_ex_to_cq(queue->cq), &attr) : 0;
+
+	if (!error)
+		return 0;
+	return failure_set(failure, EX_UNAVAILABLE, error,
+	                   "%s refuses events of %u completions or %u us: %s: set moderation_us = 0",
+	                   verbs_device_name(queue->backend), attr.moderate.cq_count, options->moderation_us,
+	                   strerror(error));
+}
+
 static int verbs_create_receive_cq(struct verbs_queue *queue, const struct backend_queue_options *options,
                                    struct failure *failure)
 {
 	uint64_t wc_flags = IBV_WC_EX_WITH_BYTE_LEN;
+	int error;
 
 	/*
 	 * Raw ticks, because the library converts WALLCLOCK by a clock that it reads itself; real time needs no
@@ -217,7 +256,8 @@ static int verbs_create_receive_cq(struct verbs_queue *queue, const struct backe
 	if (options->flow_tags)
 		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
 	/* A completion queue that overruns is lost. */
-	return verbs_queue_create_cq(queue, verbs_n_entries(options), wc_flags, options->completion_events, failure);
+	error = verbs_queue_create_cq(queue, verbs_n_entries(options), wc_flags, options->completion_events, failure);
+	return error ? error : verbs_moderate(queue, options, failure);
 }
 
 static int verbs_create_receive_qp(struct verbs_queue *queue, const struct backend_queue_options *options,
@@ -242,6 +282,19 @@ static int verbs_create_receive_qp(struct verbs_queue *queue, const struct backe
 	return 0;
 }
 
+/* Only a receive queue without a queue pair of its own can be one of a group, or have delay drop. */
+static bool verbs_needs_wq(const struct backend_queue_options *options)
+{
+	return options->in_group || options->delay_drop;
+}
+
+/* libmlx5 tells it of queue pairs only: its MLX5_CQ_FLAGS_RX_CSUM_VALID is never set for a WQ. */
+static bool verbs_checks_checksums(const struct verbs_backend *backend, const struct backend_queue_options *options)
+{
+	return options->checksums && backend->attr.raw_packet_caps & IBV_RAW_PACKET_CAP_IP_CSUM &&
+	       (backend->direct || !verbs_needs_wq(options));
+}
+
 int verbs_create_queue(struct backend *base, const struct backend_queue_options *options, struct backend_queue **out,
                        struct failure *failure)
 {
@@ -261,12 +314,14 @@ int verbs_create_queue(struct backend *base, const struct backend_queue_options 
 	receive->header_stride = options->header_stride;
 	receive->row_stride = options->row_stride;
 	receive->flow_tags = options->flow_tags;
+	queue->base.checks_checksums = verbs_checks_checksums(backend, options);
+	receive->has_more = receive->flow_tags || queue->base.checks_checksums;
 	receive->timestamps = options->timestamps ? backend->timestamps : VERBS_TIMESTAMPS_NONE;
 	verbs_chain_init(receive, options);
 	error = verbs_create_receive_cq(queue, options, failure);
 	if (!error)
-		error = options->in_group ? verbs_create_member(queue, options, failure)
-		                          : verbs_create_receive_qp(queue, options, failure);
+		error = verbs_needs_wq(options) ? verbs_create_member(queue, options, failure)
+		                                : verbs_create_receive_qp(queue, options, failure);
 	if (!error && backend->direct)
 		error = verbs_direct_init(receive, options, failure);
 	if (!error)

@@ -48,6 +48,7 @@ struct verbs_backend {
 	struct ibv_mr *sink; /* null MR; NULL: the device has none */
 	_Atomic unsigned n_queues_made;
 	enum verbs_timestamps timestamps;
+	bool strict_ordering;        /* see backend_open_options */
 	bool direct;                 /* receive queues have the direct path */
 	char how[BACKEND_HOW_BYTES]; /* what receive queues have, and why; see backend_capabilities */
 	int ptp_fd;                  /* the precision clock, for real-time timestamps; -1: none */
@@ -125,6 +126,7 @@ struct verbs_receive_queue {
 	uint32_t header_stride;
 	uint32_t row_stride;
 	bool flow_tags;
+	bool has_more; /* flow tags, or checks of checksums: what the plain loops do not read */
 	enum verbs_timestamps timestamps;
 	struct verbs_slot_wr chain[VERBS_CHAIN];
 	struct verbs_direct direct;
@@ -282,6 +284,9 @@ int verbs_group_modify(struct verbs_queue *queue, enum ibv_wq_state state);
 
 /* ---- receive.c ---------------------------------------------------------------------------------- */
 
+/** Have the events of a queue wait for others, as its options say. */
+int verbs_moderate(const struct verbs_queue *queue, const struct backend_queue_options *options,
+                   struct failure *failure);
 int verbs_create_queue(struct backend *backend, const struct backend_queue_options *options,
                        struct backend_queue **queue, struct failure *failure);
 int verbs_create_group(struct backend *backend, const struct backend_group_options *options,

@@ -51,6 +51,9 @@ void ask_for_frames(unsigned int port, unsigned int count, unsigned int payload)
 			return #call " did not return " #value; \
 	} while (0)
 
+/* Without this one of the process's rights (CAP_NET_RAW, …). */
+void drop_capability(int capability);
+
 /* Between two looks at what the device thread will do. */
 void wait_a_little(void);
 

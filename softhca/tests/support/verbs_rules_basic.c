@@ -66,14 +66,14 @@ static const char *port_mtu(void)
 	return NULL;
 }
 
-static void drop_net_raw(void)
+void drop_capability(int capability)
 {
 	struct __user_cap_header_struct hdr = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[2];
 
 	if (syscall(SYS_capget, &hdr, data))
 		die("capget");
-	data[0].effective &= ~(1u << CAP_NET_RAW);
+	data[0].effective &= ~(1u << capability);
 	if (syscall(SYS_capset, &hdr, data))
 		die("capset");
 }
@@ -82,7 +82,7 @@ static const char *flow_needs_net_raw(void)
 {
 	struct queue *q = shared_queue();
 
-	drop_net_raw();
+	drop_capability(CAP_NET_RAW);
 	EXPECT_RETURNS(EPERM, queue_add_udp_flow(q, NULL, PORT, false));
 	return NULL;
 }

@@ -2,6 +2,8 @@
 /* Rules of work queues, indirection tables and the queue pairs over them. */
 #include "verbs_rules.h"
 
+#include <linux/capability.h>
+
 #define KEY_BYTES 40
 #define IPV4      (IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4)
 
@@ -74,8 +76,30 @@ static const char *wq_limits(void)
 	attr.comp_mask = IBV_WQ_INIT_ATTR_FLAGS;
 	attr.create_flags = IBV_WQ_FLAGS_SCATTER_FCS;
 	EXPECT_ERRNO(EOPNOTSUPP, ibv_create_wq(q->ctx, &attr));
-	attr.create_flags = IBV_WQ_FLAGS_DELAY_DROP;
-	EXPECT_ERRNO(EOPNOTSUPP, ibv_create_wq(q->ctx, &attr));
+	return NULL;
+}
+
+/* All queues of the port wait for one that delays drops, so it takes more rights than a queue. */
+static const char *wq_delay_drop(void)
+{
+	struct queue *q = shared_queue();
+	struct ibv_wq_init_attr attr = {.wq_type = IBV_WQT_RQ,
+	                                .max_wr = 4,
+	                                .max_sge = 1,
+	                                .pd = q->pd,
+	                                .cq = ibv_cq_ex_to_cq(q->cq),
+	                                .comp_mask = IBV_WQ_INIT_ATTR_FLAGS,
+	                                .create_flags = IBV_WQ_FLAGS_DELAY_DROP};
+	struct ibv_device_attr_ex device;
+	struct ibv_wq *wq;
+
+	EXPECT_RETURNS(0, ibv_query_device_ex(q->ctx, NULL, &device));
+	EXPECT(device.raw_packet_caps & IBV_RAW_PACKET_CAP_DELAY_DROP, "no capability");
+	wq = ibv_create_wq(q->ctx, &attr);
+	EXPECT(wq, "it was refused");
+	EXPECT_RETURNS(0, ibv_destroy_wq(wq));
+	drop_capability(CAP_SYS_RAWIO);
+	EXPECT_ERRNO(EPERM, ibv_create_wq(q->ctx, &attr));
 	return NULL;
 }
 
@@ -291,6 +315,7 @@ static const char *hash_fields(void)
 
 const struct rule rss_rules[] = {
 	{"wq-limits", "mlx5_ib: set_user_rq_size, create_rq", .check = wq_limits},
+	{"wq-delay-drop", "mlx5_ib: mlx5_ib_create_wq", .check = wq_delay_drop},
 	{"wq-states", "ib_uverbs: ib_uverbs_ex_modify_wq; PRM: MODIFY_RQ", .check = wq_states},
 	{"wq-flags", "mlx5_ib: mlx5_ib_modify_wq", .check = wq_flags},
 	{"wq-error-flushes", "PRM: RQ context, flush_in_error_en", .check = wq_flush},

@@ -8,6 +8,7 @@ import pytest
 
 import stopped_thread
 import testbed
+from ibvcap_tool import IBVCAP
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -201,3 +202,59 @@ def test_a_device_that_fails_is_opened_again(start_daemon, build, net, wire, tmp
     rows, counts = reader.finish(stop=True)
     assert len(rows) == 13, counts
     one.stop_clean()
+
+
+# ---- offloads ------------------------------------------------------------------------------------------------------
+
+
+def batches_of(one, consumer, wire, n):
+    """In how many batches the worker took n packets that came one after another."""
+    reader = consumer(one, "lidar", "--count", n, "--timeout", 20000)
+    for i in range(n):
+        wire.send(wire.frame(bytes([i]) * 100, 7502))
+        time.sleep(0.0002)
+    assert len(reader.finish()[0]) == n
+    return one.expect_sum()["batches"]
+
+
+def test_moderated_events_wake_the_worker_for_several_packets(daemon, consumer, wire):
+    """A busy machine has fewer events in any case, so only the upper bound is of the card: one event in 4 ms."""
+    one = daemon([testbed.stream(wire, moderation_us=4000)])
+    start = time.monotonic()
+    n_batches = batches_of(one, consumer, wire, 200)
+    assert n_batches <= 2 + 2 * (time.monotonic() - start) / 0.004
+    assert n_batches < 150
+    assert "an event waits for 256 packets or 4000 us" in one.text()
+
+
+def test_status_and_why_say_what_the_card_was_asked_for_and_gave(daemon, consumer, wire):
+    one = daemon([testbed.stream(wire, delay_drop=True, verify_checksums=True)], relaxed_ordering=False)
+    receive_three(one, consumer, wire)
+    for command in ("status",), ("why", "lidar"):
+        said = subprocess.run([IBVCAP, *command, "--socket", one.socket_path], capture_output=True, text=True,
+                              check=True)
+        assert ("  checksums are verified by the card, or by the worker where it does not; delay_drop: without a free "
+                "row the card holds the packets of all of its port\n") in said.stdout
+        assert command[0] == "why" or "; no relaxed ordering: relaxed_ordering = false\n" in said.stdout
+    assert "CAP_SYS_RAWIO given up" in one.text()
+
+
+def test_with_delay_drop_a_worker_that_stands_still_loses_nothing_for_a_while(daemon, wire):
+    one = daemon([testbed.stream(wire, delay_drop=True, receive_queue_slots=64, history_blocks=8)])
+    worker, = stopped_thread.threads(one.pid(), "lidar")
+    for _ in range(20):
+        before = one.expect_sum()
+        start = time.monotonic()
+        with stopped_thread.stopped(worker):
+            wire.send(*[wire.frame(b"x" * 100, 7502)] * 100)
+        in_time = time.monotonic() - start < 0.1
+        testbed.wait_until(lambda: one.stream()["matched"] == before["matched"] + 100, 20, "100 packets")
+        lost = one.expect_sum()["no_buffer"] - before["no_buffer"]
+        assert not (in_time and lost)
+        if in_time:
+            return
+    pytest.fail("the machine was too busy, each time")
+
+
+def test_without_delay_drop_the_daemon_does_not_keep_its_right(daemon, wire):
+    assert "cap_sys_rawio" not in daemon([testbed.stream(wire)]).text()

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from backend_probe import FLUSHED, OK, PORT_DOWN, PORT_UP, QUEUE_FAILED, SLOT_ERROR
+from backend_probe import CHECKSUM_GOOD, FLUSHED, OK, PORT_DOWN, PORT_UP, QUEUE_FAILED, SLOT_ERROR
 from backend_probing import (GROUP, MARKS, PORT, PROBE, frame, net_fixture, on_softhca, pattern,  # noqa: F401
                              probes)
 from testbed import BUILD, ROOT, Build, Net, run, wait_until
@@ -171,6 +171,70 @@ def test_more_slots_than_asked_for_are_safe(wire, probe):
     it.flow(0, GROUP, PORT)
     wire.send(*[frame(wire, pattern(64, i)) for i in range(given)])
     assert [event[2] for event in it.receive(given)] == [OK] * given
+
+
+# ---- offloads ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [(), ("-L",)], ids=["direct", "library"])
+def test_the_card_says_which_checksums_are_right(wire, probe, path):
+    right = bytearray(frame(wire, pattern(100), udp_checksum=True))
+    wrong, wrong_header = bytearray(right), bytearray(right)
+    wrong[-1] ^= 1
+    wrong_header[14 + 8] ^= 1
+    for options, flags in (("-V",), [CHECKSUM_GOOD, 0, 0]), ((), [0, 0, 0]):
+        it = probe("-S", "100", *path, *options)
+        it.open_flow(64)
+        wire.send(bytes(right), bytes(wrong), bytes(wrong_header))
+        assert [event[4] for event in it.receive(3)] == flags
+        assert it.end() == ""
+
+
+def test_with_delay_drop_packets_wait_for_rows(wire, probe):
+    """Those that waited for less than 100 ms are not lost; a machine that was busy for longer tries again."""
+    it = probe("-D", "-q", "64")
+    it.do("start")
+    it.flow(0, GROUP, PORT)
+    for _ in range(20):
+        before, start = it.do("port")["out_of_buffer"], time.monotonic()
+        wire.send(*[frame(wire, pattern(100, i)) for i in range(3)])
+        it.do("post", 64)
+        in_time = time.monotonic() - start < 0.1
+        n = len(it.receive(3, 300))
+        assert n + it.do("port")["out_of_buffer"] - before == 3
+        if in_time:
+            assert n == 3
+            break
+        it.do("reset", 0)
+        it.do("start")
+    else:
+        pytest.fail("the machine was too busy, each time")
+
+
+def test_with_delay_drop_a_packet_is_dropped_in_the_end(wire, probe):
+    it = probe("-D", "-q", "64")
+    it.do("start")
+    it.flow(0, GROUP, PORT)
+    start = time.monotonic()
+    wire.send(frame(wire, pattern(100)))
+    wait_until(lambda: it.do("port")["out_of_buffer"] == 1, 20, "the drop")
+    assert time.monotonic() - start >= 0.1
+    assert it.do("matched")["matched"] == 1
+
+
+def test_delay_drop_is_refused_with_the_right_that_it_needs(wire):
+    without = ["setpriv", "--bounding-set=-sys_rawio", "--inh-caps=-sys_rawio"]
+    code, text = fault(on_softhca(wire, "-D", wire.interface, wrapper=without))
+    assert code == 77
+    assert "delay_drop on mlx5_0" in text and "CAP_SYS_RAWIO" in text and "delay_drop = false" in text
+
+
+def test_a_device_without_offloads_refuses_them_by_name(wire, monkeypatch):
+    monkeypatch.setenv("SOFTHCA_PROFILE", "minimal")
+    few = ("-T", "-q", "64")
+    for option, words in (["-D"], "mlx5_0 cannot hold packets"), (["-e", "-M", "50"], "mlx5_0 refuses events"):
+        code, text = fault(on_softhca(wire, *few, *option, wire.interface))
+        assert code == 69 and words in text and "set " in text, text
 
 
 # ---- faults: one line, what to do, the exit code ----------------------------------------------------------

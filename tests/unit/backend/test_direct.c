@@ -247,7 +247,7 @@ Test(direct, tags_and_times_are_as_the_queue_was_made)
 	struct backend_event event;
 
 	post(0, 4);
-	receive->flow_tags = true;
+	receive->flow_tags = receive->has_more = true;
 	complete(0, 60);
 	cr_assert(eq(int, poll_one(&event), 1));
 	cr_expect(eq(u32, event.tag, 0)); /* the upper byte is not of the tag */
@@ -483,4 +483,33 @@ Test(direct, a_layout_that_is_not_known_is_refused)
 	cqe_size = 64;
 	stride = 2 * sizeof(entries[0][0]);
 	expect_refused();
+}
+
+Test(direct, tells_which_checksums_the_card_has_found_right_if_it_is_asked)
+{
+	static const struct {
+		uint8_t checked;
+		uint8_t flags;
+	} cases[] = {
+		{0, 0},
+		{MLX5_CQE_L3_OK, 0},
+		{MLX5_CQE_L4_OK, 0},
+		{MLX5_CQE_L3_OK | MLX5_CQE_L4_OK | 1, BACKEND_EVENT_CHECKSUM_GOOD},
+	};
+	const size_t n = sizeof(cases) / sizeof(cases[0]);
+	struct backend_event event;
+
+	receive->has_more = true;
+	cr_assert(eq(int, queue->ops->start(queue), 0));
+	cr_assert(eq(int, post(0, N_ENTRIES), N_ENTRIES));
+	for (uint16_t i = 0; i < 2 * n; i++) {
+		struct mlx5_cqe64 *cqe = next_cqe();
+
+		queue->checks_checksums = i < n;
+		complete(i, 60);
+		cqe->hds_ip_ext = cases[i % n].checked;
+		cr_assert(eq(int, poll_one(&event), 1));
+		cr_expect(eq(u8, event.flags, i < n ? cases[i].flags : 0), "case %u", i);
+		cr_expect(eq(u32, event.tag, n_completed - 1));
+	}
 }

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct verbs_context context;
@@ -153,4 +154,79 @@ Test(queue, real_time_of_a_completion_becomes_nanoseconds)
 	real_time = UINT64_C(1795000000) << 32 | 999999999;
 	cr_assert(eq(int, verbs_poll(&receive.queue.base, &event, 1), 1));
 	cr_expect(eq(u64, event.timestamp_raw, UINT64_C(1795000000999999999)));
+}
+
+/* ---- offloads -------------------------------------------------------------------------------------- */
+
+static struct ibv_modify_cq_attr modified;
+static unsigned access_flags;
+static int modify_error;
+
+static int modify_cq(struct ibv_cq *of, struct ibv_modify_cq_attr *attr)
+{
+	cr_assert(eq(ptr, of, ibv_cq_ex_to_cq(&cq)));
+	modified = *attr;
+	return modify_error;
+}
+
+static int expect_moderation(uint32_t slots, uint32_t max_count, struct failure *failure)
+{
+	struct verbs_queue queue = {.backend = &backend, .cq = &cq};
+	const struct backend_queue_options options = {.slots = slots, .moderation_us = 50};
+
+	ibv_cq_ex_to_cq(&cq)->context = &context.context;
+	context.modify_cq = modify_cq;
+	backend.attr.cq_mod_caps.max_cq_count = (uint16_t)max_count;
+	return verbs_moderate(&queue, &options, failure);
+}
+
+Test(queue, events_wait_for_a_quarter_of_the_slots_or_less)
+{
+	struct failure failure = {0};
+
+	cr_assert(eq(int, expect_moderation(4096, 65535, NULL), 0));
+	cr_expect(eq(u32, modified.attr_mask, IBV_CQ_ATTR_MODERATE));
+	cr_expect(eq(u32, modified.moderate.cq_count, 1024));
+	cr_expect(eq(u32, modified.moderate.cq_period, 50));
+	cr_assert(eq(int, expect_moderation(4096, 100, NULL), 0));
+	cr_expect(eq(u32, modified.moderate.cq_count, 100));
+	modify_error = EOPNOTSUPP;
+	cr_assert(eq(int, expect_moderation(4096, 0, &failure), -EOPNOTSUPP));
+	cr_expect(ne(ptr, strstr(failure.text, "mlx5_7 refuses events"), NULL), "%s", failure.text);
+	cr_expect(ne(ptr, strstr(failure.text, "moderation_us = 0"), NULL), "%s", failure.text);
+}
+
+static struct ibv_mr mr;
+
+/* The library passes optional flags on by its own call, if the kernel knows such. */
+struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t bytes, uint64_t iova, unsigned access);
+
+struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t bytes, uint64_t iova, unsigned access)
+{
+	(void)pd, (void)address, (void)bytes, (void)iova;
+	access_flags = access;
+	return &mr;
+}
+
+struct ibv_mr *__wrap_ibv_reg_mr(struct ibv_pd *pd, void *address, size_t bytes, int access);
+
+struct ibv_mr *__wrap_ibv_reg_mr(struct ibv_pd *pd, void *address, size_t bytes, int access)
+{
+	return __wrap_ibv_reg_mr_iova2(pd, address, bytes, 0, (unsigned)access);
+}
+
+static unsigned access_of_memory(void)
+{
+	struct backend_memory *memory;
+
+	cr_assert(eq(int, verbs_register_memory(&backend.base, &mr, sizeof(mr), &memory, NULL), 0));
+	free(memory);
+	return access_flags;
+}
+
+Test(queue, memory_has_relaxed_ordering_unless_the_configuration_forbids_it)
+{
+	cr_expect(eq(u32, access_of_memory(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING));
+	backend.strict_ordering = true;
+	cr_expect(eq(u32, access_of_memory(), IBV_ACCESS_LOCAL_WRITE));
 }

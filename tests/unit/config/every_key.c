@@ -9,6 +9,7 @@
 static const struct every_key_sample samples[] = {
 	{&top_keys, "log_level", "\"debug\"", "\"verbose\""},
 	{&top_keys, "direct", "false", "1"},
+	{&top_keys, "relaxed_ordering", "false", "\"auto\""},
 	{&top_keys, "xdp_mode", "\"copy\"", "\"fast\""},
 	{&top_keys, "xdp_queues", "64", "0"},
 	{&top_keys, "control", NULL, "5"},
@@ -53,6 +54,9 @@ static const struct every_key_sample samples[] = {
 	{&stream_keys, "max_lease_blocks_per_user", "65536", "65537"},
 	{&stream_keys, "reassemble", "\"off\"", "1"},
 	{&stream_keys, "timestamps", "\"software\"", "\"no\""},
+	{&stream_keys, "verify_checksums", "true", "1"},
+	{&stream_keys, "moderation_us", "0", "65536"},
+	{&stream_keys, "delay_drop", "true", "\"on\""},
 	{&stream_keys, "join", "false", "1.5"},
 	{&stream_keys, "users", "[ \"root\", \"0\" ]", "[ \"no-such-user-here\" ]"},
 	{&stream_keys, "groups", "( 0, \"root\" )", "\"root\""},

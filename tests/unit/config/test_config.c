@@ -90,6 +90,12 @@ Test(config, the_control_group_may_be_left_out)
 	config_free(config);
 }
 
+Test(config, moderation_without_events_is_refused)
+{
+	expect_refused(load_with("", "moderation_us = 50; poll = \"busy\";", ""),
+	               ":5: moderation_us = 50 with poll = \"busy\"", "\"adaptive\" or \"event\"");
+}
+
 Test(config, xdp_with_the_cards_time_is_refused_with_packet_as_the_remedy)
 {
 	struct config *config;

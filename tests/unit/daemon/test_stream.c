@@ -534,3 +534,56 @@ Test(losses, the_log_has_the_beginning_and_the_end_of_each)
 	cr_expect(strstr(told(&stream, 18, 61), "packets are being lost: 1 packets got no row (no_buffer, 18 in "
 	                                        "all)") != NULL);
 }
+
+/* ---- offloads -------------------------------------------------------------------------------------- */
+
+static struct backend_capabilities offers;
+
+static void capabilities_of_offers(const struct backend *backend, struct backend_capabilities *capabilities)
+{
+	scripted_backend_ops.capabilities(backend, capabilities);
+	capabilities->max_moderation_us = offers.max_moderation_us;
+	capabilities->delay_drop = offers.delay_drop;
+}
+
+static void expect_offloads(const char *refusal, const char *said)
+{
+	struct backend_ops ops = scripted_backend_ops;
+	struct interface interface = {.name = "lo", .ops = &ops};
+	struct stream stream = {0};
+	struct failure failure = {0};
+	int r;
+
+	ops.capabilities = capabilities_of_offers;
+	cr_assert(eq(int, net_interface_read("lo", &interface.net, NULL), 0));
+	r = prepare_and_start(&stream, &interface, &failure);
+	cr_expect(eq(int, r, refusal ? -ENOTSUP : 0), "%s", failure.text);
+	if (refusal)
+		cr_expect(ne(ptr, strstr(failure.text, refusal), NULL), "%s", failure.text);
+	else
+		cr_expect(eq(str, stream.offloads, (char *)said));
+	take_down(&stream, &interface);
+}
+
+Test(stream, what_a_device_cannot_is_refused_with_its_reason_and_what_it_gives_is_told)
+{
+	configure();
+	expect_offloads(NULL, "");
+	config_stream.delay_drop = true;
+	expect_offloads(
+		"test.conf:7: stream 'lidar': delay_drop = true: device scripted0, backend scripted, cannot hold",
+		NULL);
+	offers.delay_drop = true;
+	config_stream.moderation_us = 100;
+	expect_offloads(
+		"moderation_us = 100: device scripted0, backend scripted, has no events of its own that could wait: "
+		"set moderation_us = 0, and: ethtool -C lo rx-usecs 100",
+		NULL);
+	offers.max_moderation_us = 99;
+	expect_offloads("lets an event wait for 99 us at most: accepted is that, or less", NULL);
+	offers.max_moderation_us = 100;
+	config_stream.verify_checksums = true;
+	expect_offloads(NULL, "checksums are verified by the worker: the card tells nothing of them; "
+	                      "an event waits for 32 packets or 100 us; "
+	                      "delay_drop: without a free row the card holds the packets of all of its port");
+}

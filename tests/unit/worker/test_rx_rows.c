@@ -2,6 +2,7 @@
 /* What a row holds by the keys of its stream: geometry, worker and library together, on the scripted backend. */
 #include "daemon/memory/geometry.h"
 #include "daemon/worker/rx_worker.h"
+#include "lib/frame/frame_checksum.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/recording/row_frame.h"
 #include "tests/support/flows.h"
@@ -58,8 +59,11 @@ TestSuite(rx_rows, .init = set_up, .fini = tear_down);
 static void begin(void)
 {
 	const struct rx_ring_options options = geometry_of_ring(&config, false, 0, 1);
-	struct rx_worker_options worker_options = {
-		.worker.name = "rows", .worker.cpu = -1, .device_timestamps = true, .losses = &losses.queues[0]};
+	struct rx_worker_options worker_options = {.worker.name = "rows",
+	                                           .worker.cpu = -1,
+	                                           .device_timestamps = true,
+	                                           .losses = &losses.queues[0],
+	                                           .verify_checksums = config.verify_checksums};
 	struct backend_queue_options queue_options = {.slots = config.receive_queue_slots,
 	                                              .oversize_sink = true,
 	                                              .timestamps = true,
@@ -390,6 +394,43 @@ Test(rx_rows, a_partial_checksum_is_marked_whatever_a_row_holds)
 		if (!layout)
 			tear_down();
 	}
+}
+
+Test(rx_rows, the_worker_sums_what_the_device_has_not_found_right)
+{
+	static const struct {
+		uint8_t event;
+		bool is_wrong;
+		uint16_t row;
+	} cases[] = {
+		{0, false, 0},
+		{0, true, IBVCAP_PACKET_FLAG_BAD_CHECKSUM},
+		{BACKEND_EVENT_CHECKSUM_GOOD, true, 0},
+		{BACKEND_EVENT_CHECKSUM_PARTIAL, true, IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM},
+		{BACKEND_EVENT_CHECKSUM_GOOD, false, 0},
+	};
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes = frame_build(&(struct frame_options){.payload_bytes = 100}, SEED, frame), i;
+	struct frame_checksum at;
+	uint16_t sum;
+
+	config.verify_checksums = true;
+	begin();
+	memset(frame + 24, 0, 2);
+	sum = (uint16_t)~checksum_fold(checksum_sum_bytes(frame + 14, 20));
+	memcpy(frame + 24, &sum, sizeof(sum));
+	cr_assert(frame_find_checksum(frame, bytes, &at));
+	memset(frame + at.at, 0, 2);
+	sum = checksum_of_transport(at.pseudo + checksum_sum_bytes(frame + at.from, at.bytes));
+	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+		memcpy(frame + at.at, &sum, sizeof(sum));
+		frame[at.at] ^= (uint8_t)cases[k].is_wrong;
+		scripted_set_flags(queue, cases[k].event);
+		i = arrive(frame, bytes);
+		cr_expect(eq(u32, batch.meta[i].flags, cases[k].row), "case %zu", k);
+		cr_expect(eq(u32, batch.meta[i].length, 100));
+	}
+	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_BAD_CHECKSUM]), 1));
 }
 
 /* ---- packets of all kinds between each other --------------------------------------------------------- */

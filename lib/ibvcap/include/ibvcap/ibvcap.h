@@ -932,6 +932,7 @@ struct ibvcap_status_stream {
 	int64_t sensor_offset_min_ns;
 	int64_t sensor_offset_ns;
 	int64_t sensor_offset_max_ns;
+	char offloads[256]; /* what the stream asked of its card and got, beyond plain receiving; "": nothing */
 };
 
 /* Packets that a stream captures, on all its queues. */

@@ -88,7 +88,7 @@ enum ibvcap_packet_flag {
 		1 << 1, /* the payload was longer than its row, and only length bytes of it are there */
 	IBVCAP_PACKET_FLAG_IRREGULAR = 1 << 2,    /* the headers are not of the stream's layout: see header_length */
 	IBVCAP_PACKET_FLAG_FRAGMENT = 1 << 3,     /* an IP fragment: the row holds length of wire_length bytes */
-	IBVCAP_PACKET_FLAG_BAD_CHECKSUM = 1 << 4, /* the device found the IP or UDP checksum wrong */
+	IBVCAP_PACKET_FLAG_BAD_CHECKSUM = 1 << 4, /* the IP or UDP checksum is wrong; see the key verify_checksums */
 	IBVCAP_PACKET_FLAG_ERROR = 1 << 5, /* the device reported an error: the contents of the row are undefined */
 	IBVCAP_PACKET_FLAG_UNUSABLE =
 		1 << 6, /* the headers could not be parsed, or the packet ends in them: the row is not its payload */
@@ -236,14 +236,14 @@ enum ibvcap_rx_counter {
 	IBVCAP_RX_COUNTER_TRUNCATED,       /* of published: longer than their row */
 	IBVCAP_RX_COUNTER_SHORT,           /* of published: shorter than their row */
 	IBVCAP_RX_COUNTER_IRREGULAR,       /* of published: VLAN tag, IP options or fragment where none was expected */
-	IBVCAP_RX_COUNTER_BAD_CHECKSUM, /* of published; 0 from a backend that does not report them (verbs, so far) */
-	IBVCAP_RX_COUNTER_BATCHES,      /* polls that returned at least one completion */
-	IBVCAP_RX_COUNTER_EMPTY_POLLS,  /* polls that returned none */
-	IBVCAP_RX_COUNTER_SPARES_USED,  /* blocks due for reuse that were leased, so that a spare took their place */
-	IBVCAP_RX_COUNTER_POSTED,       /* slots handed to the device */
-	IBVCAP_RX_COUNTER_QUEUE_RESETS, /* times the device's queue was reset after an error */
-	IBVCAP_RX_COUNTER_WAKES,        /* times that the worker asked for consumers to be woken, a system call each */
-	IBVCAP_RX_COUNTER_FILL_MAX,     /* the most rows that a consumer had not acquired; updated once a block */
+	IBVCAP_RX_COUNTER_BAD_CHECKSUM,    /* of published; without verify_checksums: of joined datagrams only */
+	IBVCAP_RX_COUNTER_BATCHES,         /* polls that returned at least one completion */
+	IBVCAP_RX_COUNTER_EMPTY_POLLS,     /* polls that returned none */
+	IBVCAP_RX_COUNTER_SPARES_USED,     /* blocks due for reuse that were leased, so that a spare took their place */
+	IBVCAP_RX_COUNTER_POSTED,          /* slots handed to the device */
+	IBVCAP_RX_COUNTER_QUEUE_RESETS,    /* times the device's queue was reset after an error */
+	IBVCAP_RX_COUNTER_WAKES,    /* times that the worker asked for consumers to be woken, a system call each */
+	IBVCAP_RX_COUNTER_FILL_MAX, /* the most rows that a consumer had not acquired; updated once a block */
 	/* Of no_buffer: between the two readings of the device that show the loss, a lossless consumer stopped the
 	 * queue. */
 	IBVCAP_RX_COUNTER_NO_BUFFER_LOSSLESS,

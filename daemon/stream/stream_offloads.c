@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a stream asks of its card beyond plain receiving: whether the device can, and what the status says of it. */
+#include "daemon/stream/stream.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int offloads_refuse(const struct stream *stream, const char *key, const char *why, const char *instead,
+                           struct failure *failure)
+{
+	const struct config_stream *wanted = stream->config;
+
+	return failure_set(failure, EX_CONFIG, ENOTSUP, "%s:%d: stream '%s': %s: device %s, backend %s, %s: %s",
+	                   wanted->file, wanted->line, wanted->name, key, stream->interface->capabilities.device,
+	                   stream->interface->ops->name, why, instead);
+}
+
+static int offloads_check_moderation(const struct stream *stream, struct failure *failure)
+{
+	const struct config_stream *wanted = stream->config;
+	uint32_t max_us = stream->interface->capabilities.max_moderation_us;
+	char key[40], why[64], instead[96];
+
+	if (wanted->moderation_us <= max_us)
+		return 0;
+	snprintf(key, sizeof(key), "moderation_us = %" PRIu32, wanted->moderation_us);
+	if (max_us) {
+		snprintf(why, sizeof(why), "lets an event wait for %" PRIu32 " us at most", max_us);
+		snprintf(instead, sizeof(instead), "accepted is that, or less");
+	} else {
+		snprintf(why, sizeof(why), "has no events of its own that could wait");
+		snprintf(instead, sizeof(instead), "set moderation_us = 0, and: ethtool -C %s rx-usecs %" PRIu32,
+		         wanted->interface, wanted->moderation_us);
+	}
+	return offloads_refuse(stream, key, why, instead, failure);
+}
+
+int stream_check_offloads(const struct stream *stream, struct failure *failure)
+{
+	if (stream->config->delay_drop && !stream->interface->capabilities.delay_drop)
+		return offloads_refuse(stream, "delay_drop = true", "cannot hold packets of a full queue",
+		                       "set delay_drop = false", failure);
+	return offloads_check_moderation(stream, failure);
+}
+
+static void offloads_add(char text[STREAM_OFFLOADS_BYTES], const char *part)
+{
+	size_t n = strlen(text);
+
+	snprintf(text + n, STREAM_OFFLOADS_BYTES - n, "%s%s", n ? "; " : "", part);
+}
+
+/* The queues exist, and so the device has given what they asked for. */
+void stream_describe_offloads(const struct stream *stream, char text[STREAM_OFFLOADS_BYTES])
+{
+	const struct config_stream *config = stream->config;
+	const struct backend_queue *queue = stream->queues[0].queue;
+	char part[96];
+
+	text[0] = '\0';
+	if (config->verify_checksums)
+		offloads_add(text, (queue->device ? queue->device : queue)->checks_checksums
+		                           ? "checksums are verified by the card, or by the worker where it does not"
+		                           : "checksums are verified by the worker: the card tells nothing of them");
+	if (config->moderation_us) {
+		snprintf(part, sizeof(part), "an event waits for %" PRIu32 " packets or %" PRIu32 " us",
+		         config->receive_queue_slots / 4, config->moderation_us);
+		offloads_add(text, part);
+	}
+	if (config->delay_drop)
+		offloads_add(text, "delay_drop: without a free row the card holds the packets of all of its port");
+}
