@@ -10,6 +10,7 @@
  *                                                                      sends to port 2000
  *     bench_ring … --library                                           … without the direct path
  *     bench_ring … --live                                              … polled while it makes completions
+ *     bench_ring … --interface A --peer B --backend NAME               on packet or xdp
  *     bench_ring … --batch N [--idle]                                  N packets a poll; each poll is followed by
  *                                                                      one that finds nothing
  *     bench_ring … --option NAME                                       with one of ring_options.c
@@ -49,6 +50,7 @@ static void parse(struct bench *bench, int argc, char **argv)
 	                                        {"interface", required_argument, NULL, 'i'},
 	                                        {"peer", required_argument, NULL, 'e'},
 	                                        {"option", required_argument, NULL, 'o'},
+	                                        {"backend", required_argument, NULL, 'B'},
 	                                        {"library", no_argument, NULL, 'L'},
 	                                        {"live", no_argument, NULL, 'v'},
 	                                        {0}};
@@ -69,6 +71,8 @@ static void parse(struct bench *bench, int argc, char **argv)
 			bench->bed.interface = optarg;
 		else if (option == 'e')
 			bench->bed.peer = optarg;
+		else if (option == 'B')
+			bench->bed.backend_name = optarg;
 		else if (option == 'L')
 			bench->bed.by_library = true;
 		else if (option == 'v')
@@ -79,11 +83,11 @@ static void parse(struct bench *bench, int argc, char **argv)
 			exit(EX_USAGE);
 	}
 	if (bench->bed.payload_bytes < 18 || bench->bed.payload_bytes > 65000 || !bench->rounds ||
-	    (bench->bed.peer && !bench->bed.interface) ||
+	    (bench->bed.peer && !bench->bed.interface) || (bench->bed.backend_name && !bench->bed.peer) ||
 	    (bench->bed.is_live && (bench->bed.peer || !bench->bed.interface)) ||
 	    bench->bed.n_consumers > RX_RING_CONSUMERS_MAX || bench->batch > BATCHED || !bench->bed.option)
 		bench_die("usage", "--payload 18..65000 --rounds N [--consumers 0..64] [--batch 1..256 [--idle]] "
-		                   "[--option NAME] [--interface A [--peer B | --live] [--library]]");
+		                   "[--option NAME] [--interface A [--peer B [--backend NAME] | --live] [--library]]");
 }
 
 /* ---- the measurement ----------------------------------------------------------------------------- */

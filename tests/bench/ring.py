@@ -3,8 +3,8 @@
 """What a packet costs the daemon through worker and ring, and the layout of what is shared.
 
 Nanoseconds are bench_ring's own clock (median of its rounds); instructions are callgrind's of the same program, split
-by the object they were in: ours, and the verbs libraries'. On the scripted backend, and on verbs over an emulated
-device, directly and through the libraries.
+by the object they were in: ours, and the verbs libraries'. On the scripted backend, on verbs over an emulated device,
+directly and through the libraries, and on packet and xdp, whose worker copies each packet.
 """
 import contextlib
 import itertools
@@ -26,6 +26,7 @@ TARGETS = {"verbs": (80, 130), "verbs by library": (65, 310)}  # instructions a 
 GENERATOR_TURNS, RATIO_TARGET = 5, 1.3
 GENERATOR_CASES = {"ahead": [], "live": ["--live"]}
 PAYLOADS = (64, 8192)
+COPIED, COPIED_PAYLOADS = ("packet", "xdp"), (64, 1472)
 CONSUMERS, MORE_TARGET = (1, 8), 1.05  # and what all the further ones may add
 # Of tests/bench/ring_options.c. Those of FLOWS are about what packets come, so a
 # scripted device has none.
@@ -114,7 +115,7 @@ class Wire:
 
 
 def measure_all(options):
-    """One result a load: scripted, then verbs; and what the generator shows, or None."""
+    """One result a load: scripted, verbs, packet and xdp; and what the generator shows, or None."""
     loads = [["--payload", size] for size in PAYLOADS]
     few = ["--payload", PAYLOADS[0], "--consumers"]
     loads += [[*few, n, "--batch", batch] for batch in BATCHES for n in CONSUMERS]
@@ -130,8 +131,11 @@ def measure_all(options):
         start = ["ip", "netns", "exec", wire.name, options.build / "softhca/softhca", "-i", "bench0", "--"]
         generator = measure_generator(options, wire)
         loads += flows + [["--payload", size, "--library"] for size in PAYLOADS]
-        return results + [measure(options.build, [*load, "--interface", "bench0", "--peer", "bench1"], start,
-                                  options.rounds) for load in loads], generator
+        ends = ["--interface", "bench0", "--peer", "bench1"]
+        results += [measure(options.build, [*load, *ends], start, options.rounds) for load in loads]
+        loads = [["--payload", size, "--backend", name] for name in COPIED for size in COPIED_PAYLOADS]
+        results += [measure(options.build, [*load, *ends], start[:4], options.rounds) for load in loads]
+        return results, generator
 
 
 def measure_generator(options, wire):

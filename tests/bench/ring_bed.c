@@ -135,14 +135,16 @@ uint32_t ring_bed_let_in(struct ring_bed *bed, uint32_t n)
 static void open_backend(struct ring_bed *bed)
 {
 	struct net_interface interface = {.mac = {2, 0, 0, 0, 0, 1}};
+	const char *name = bed->backend_name ? bed->backend_name : "verbs";
 	struct failure failure = {0};
 
-	bed->ops = bed->interface ? backend_find("verbs") : &scripted_backend_ops;
+	bed->ops = bed->interface ? backend_find(name) : &scripted_backend_ops;
 	if (!bed->ops)
-		bench_die("backend", "verbs is not in this build");
+		bench_die(name, "not in this build");
 	if (bed->interface && net_interface_read(bed->interface, &interface, &failure) < 0)
 		bench_die(bed->interface, failure.text);
-	const struct backend_open_options options = {.interface = bed->interface, .direct = !bed->by_library};
+	const struct backend_open_options options = {
+		.interface = bed->interface, .slots = {QUEUE_SLOTS}, .direct = !bed->by_library};
 
 	if (bed->ops->open(&options, &bed->backend, &failure) < 0)
 		bench_die("open", failure.text);

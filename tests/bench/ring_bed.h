@@ -20,10 +20,11 @@ struct ring_bed {
 	const struct ring_option *option;
 	uint32_t n_consumers;
 	bool has_small_batches;
-	const char *interface; /* NULL: the scripted backend */
-	const char *peer;      /* of the interface, where the packets are sent; NULL: its device makes them itself */
-	bool by_library;       /* verbs: not the direct path */
-	bool is_live;          /* polled while the generator makes completions */
+	const char *interface;    /* NULL: the scripted backend */
+	const char *backend_name; /* with an interface; NULL: verbs */
+	const char *peer;         /* of the interface, where the packets are sent; NULL: its device makes them itself */
+	bool by_library;          /* verbs: not the direct path */
+	bool is_live;             /* polled while the generator makes completions */
 
 	const struct backend_ops *ops;
 	struct backend *backend;
