@@ -108,9 +108,12 @@ class Card(wires.Wire):
                 wires.run("ip", "netns", "exec", self.net.rx, "ethtool", "-K", self.interface, feature, state)
 
     def leave(self):
-        """Also from a namespace that lives on, since a test that failed has a socket there."""
-        for namespace, name in ((self.net.rx, self.interface), (self.net.tx, self.tx)):
-            subprocess.run(["ip", "-n", namespace, "link", "set", name, "netns", "1"], capture_output=True, check=False)
+        """Also from a namespace that lives on, since a test that failed has a socket there. The names become free: the
+        kernel (6.1) makes no veth pair with a name of the first namespace, in whichever namespace it is to be."""
+        for namespace in self.net.rx, self.net.tx:
+            for name, away in ((self.interface, f"card{self.number}"), (self.tx, f"sender{self.number}")):
+                subprocess.run(["ip", "-n", namespace, "link", "set", name, "netns", "1", "name", away],
+                               capture_output=True, check=False)
 
     @staticmethod
     def take(address, namespace, name):
