@@ -11,6 +11,7 @@
 #include "lib/base/time.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -217,8 +218,18 @@ void interface_close(struct interface *interface)
 	}
 }
 
+/* CPUs of this thread, which are those of all threads that no stream or channel has pinned. */
+static uint32_t interface_count_cpus(void)
+{
+	cpu_set_t cpus;
+
+	return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint32_t)CPU_COUNT(&cpus) : INTERFACE_CREWS;
+}
+
+/* More threads than CPUs would share a CPU, and each nap of each of them is a wake-up. */
 struct rx_crew *interface_crew(struct interface *interface)
 {
+	uint32_t n_cpus = interface_count_cpus();
 	struct rx_crew *best = NULL;
 
 	for (uint32_t i = 0; i < INTERFACE_CREWS; i++) {
@@ -228,7 +239,7 @@ struct rx_crew *interface_crew(struct interface *interface)
 			break;
 		if (!best || rx_crew_size(interface->crews[i]) < rx_crew_size(best))
 			best = interface->crews[i];
-		if (rx_crew_size(best) == 0)
+		if (rx_crew_size(best) == 0 || (i + 1 >= n_cpus && rx_crew_size(best) < RX_LOOP_MAX))
 			break;
 	}
 	return best && rx_crew_size(best) < RX_LOOP_MAX ? best : NULL;

@@ -78,7 +78,10 @@ struct interface_notices {
 	struct backend_notice at[INTERFACE_NOTICES_MAX];
 };
 
-/* Up to this number of streams, each has a thread of its own, which can take more packets than the kernel delivers. */
+/*
+ * Up to this number of streams, and of CPUs, each stream has a thread of its own, which can take more packets than the
+ * kernel delivers.
+ */
 #define INTERFACE_CREWS 4
 
 struct interface {

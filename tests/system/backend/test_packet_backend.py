@@ -125,6 +125,16 @@ def reader_of(address, shared=False, port=7502):
     return udp
 
 
+@pytest.mark.parametrize("cpus", sorted({1, min(2, len(os.sched_getaffinity(0)))}))
+def test_streams_share_no_more_threads_than_there_are_cpus(daemon, wire, cpus):
+    names = [f"share{i}" for i in range(3)]
+    some = ",".join(map(str, sorted(os.sched_getaffinity(0))[:cpus]))
+    one = daemon([testbed.small(wire, port=7502 + i, name=name, poll="adaptive") for i, name in enumerate(names)],
+                 prefix=["taskset", "-c", some])
+    threads = [path.read_text().strip() for path in pathlib.Path(f"/proc/{one.pid()}/task").glob("*/comm")]
+    assert len([name for name in threads if name in names]) == cpus, threads
+
+
 def test_without_a_drop_a_program_that_reads_the_port_goes_on_reading(daemon, net, wire):
     with in_namespace(net.rx, lambda: reader_of(wire.address)) as udp:
         one = daemon([testbed.stream(wire)], prefix=NO_DROP)
