@@ -86,8 +86,13 @@ static inline void row_frame_of(const struct ibvcap_rx_batch *batch, uint32_t i,
 	frame->at[1] = batch->payload + (size_t)i * batch->stride;
 	frame->bytes[1] = row_frame_min(longer + length, batch->stride);
 	frame->wire_bytes = meta->header_length + batch->application_header_bytes + row_frame_max(wire, length);
-	if (meta->flags & IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM)
-		row_frame_find_checksum(frame);
+	if (meta->flags & IBVCAP_PACKET_FLAG_PARTIAL_CHECKSUM) {
+		/* A copy, so that the compiler can keep the caller's frame in registers: see recorder.c. */
+		struct row_frame copy = *frame;
+
+		row_frame_find_checksum(&copy);
+		*frame = copy;
+	}
 }
 
 /** Leave only the first bytes of the frame. */

@@ -305,12 +305,12 @@ static bool is_file_full(const struct recorder *recorder, const struct record_ou
 static void name_losses(struct pcapng_packet *packet, const struct unnamed_losses *unnamed,
                         char comment[LOSSES_COMMENT_BYTES])
 {
-	if (unnamed->n) {
+	packet->options &= ~(uint32_t)PCAPNG_PACKET_HAS_DROPS;
+	packet->drop_count = unnamed->n;
+	if (unnamed->n)
 		packet->options |= PCAPNG_PACKET_HAS_DROPS;
-		packet->drop_count = unnamed->n;
-	}
-	if (unnamed->text[0])
-		packet->comment = pcapng_text_of(losses_print_comment(unnamed, comment));
+	packet->comment =
+		unnamed->text[0] ? pcapng_text_of(losses_print_comment(unnamed, comment)) : (struct pcapng_text){0};
 }
 
 static size_t write_packet(const struct record_output *output, const struct pcapng_packet *packet)
@@ -320,32 +320,29 @@ static size_t write_packet(const struct record_output *output, const struct pcap
 	return pcapng_write_packet(buffer->at + buffer->used, WRITER_BUFFER_BYTES - buffer->used, packet);
 }
 
-bool output_put(struct recorder *recorder, struct record_output *output, unsigned source,
-                const struct pcapng_packet *packet, struct row_counts one)
+bool output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet,
+                const struct row_counts *one)
 {
 	struct output_source *shown = &output->sources[source - output->files.first_source];
-	struct pcapng_packet named = *packet;
 	char comment[LOSSES_COMMENT_BYTES];
 	struct writer_buffer *buffer;
 	struct record_piece *piece;
 	size_t n;
 
-	named.interface = source - output->files.first_source;
-	name_losses(&named, &shown->unnamed, comment);
-	n = write_packet(output, &named);
+	packet->interface = source - output->files.first_source;
+	name_losses(packet, &shown->unnamed, comment);
+	n = write_packet(output, packet);
 	/* Both calls give the output another buffer. A file that ends names the losses itself, a new one none. */
 	if (is_file_full(recorder, output, n, packet->time_ns)) {
 		if (!sources_may_be_cut(recorder->sources + output->files.first_source, output->files.n_sources,
 		                        packet->time_ns, false))
 			return false;
 		output_rotate(recorder, output, packet->time_ns);
-		named = *packet;
-		named.interface = source - output->files.first_source;
-		name_losses(&named, &shown->unnamed, comment);
-		n = write_packet(output, &named);
+		name_losses(packet, &shown->unnamed, comment);
+		n = write_packet(output, packet);
 	} else if (n > WRITER_BUFFER_BYTES - output->buffer->used) {
 		output_flush(recorder, output);
-		n = write_packet(output, &named);
+		n = write_packet(output, packet);
 	}
 	if (packet->time_ns < output->begin_ns && recorder->sources[source].n_queues > 1)
 		note_late(recorder, output);
@@ -366,9 +363,9 @@ bool output_put(struct recorder *recorder, struct record_output *output, unsigne
 		piece->last_ns = packet->time_ns;
 	piece->last_sequence = packet->packet_id;
 	piece->n_packets++;
-	row_counts_add(&buffer->n_rows[named.interface], &one);
+	row_counts_add(&buffer->n_rows[packet->interface], one);
 	losses_named(&shown->unnamed);
-	row_counts_add(&shown->written, &one);
+	row_counts_add(&shown->written, one);
 	return true;
 }
 

@@ -66,11 +66,11 @@ void output_rotate(struct recorder *recorder, struct record_output *output, uint
 void output_end_at(struct record_output *output, uint64_t utc_ns, uint64_t now_ns);
 
 /**
- * Put a packet of a source, one row, into the file, and end the file before that if it is full. False: it is, and
- * older packets may yet come: nothing was done.
+ * Put a packet of a source, one row, into the file, and end the file before that if it is full. The packet gets its
+ * interface, and the losses before it. False: the file is full, and older packets may yet come: nothing was put.
  */
-bool output_put(struct recorder *recorder, struct record_output *output, unsigned source,
-                const struct pcapng_packet *packet, struct row_counts one);
+bool output_put(struct recorder *recorder, struct record_output *output, unsigned source, struct pcapng_packet *packet,
+                const struct row_counts *one);
 
 /**
  * Write rows of a source to the file, and end the file before that if it is full. raw_format. good: rows that are not

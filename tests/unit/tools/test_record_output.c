@@ -76,7 +76,7 @@ static void put_packet(void)
 {
 	struct pcapng_packet packet = {.time_ns = time_utc_ns(), .packet_id = source->n_written};
 
-	output_put(&recorder, output(), 0, &packet, (struct row_counts){.rows = 1});
+	output_put(&recorder, output(), 0, &packet, &(struct row_counts){.rows = 1});
 	source->n_written++;
 }
 
