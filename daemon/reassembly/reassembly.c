@@ -27,6 +27,7 @@ struct reassembly {
 	uint32_t n_frames;
 	uint32_t slots; /* depth of the device's queue */
 	bool waits_for_rows;
+	bool checksums;  /* of its rows' options: events say which are right */
 	bool is_drained; /* the last poll took all frames that the device had */
 	/* What had come by that moment has been taken when `slots` more frames than these have been. */
 	uint64_t moment_ns;
@@ -114,7 +115,10 @@ static bool take_fragment(struct reassembly *r, const struct backend_event *from
 	end_row(r, whole.header_bytes + whole.n_bytes, from, to);
 	to->tag = whole.tag;
 	to->flags &= (uint8_t) ~(BACKEND_EVENT_CHECKSUM_BAD | BACKEND_EVENT_CHECKSUM_PARTIAL);
-	to->flags |= whole.is_checksum_bad ? BACKEND_EVENT_CHECKSUM_BAD : BACKEND_EVENT_CHECKSUM_GOOD;
+	if (whole.is_checksum_bad)
+		to->flags |= BACKEND_EVENT_CHECKSUM_BAD;
+	else if (r->checksums)
+		to->flags |= BACKEND_EVENT_CHECKSUM_GOOD;
 	return true;
 }
 
@@ -344,6 +348,7 @@ int reassembly_new(const struct reassembly_options *options, struct reassembly *
 	r->slots = options->rows.slots;
 	r->frames_bytes = reassembly_bytes(r->n_frames, options->frame_bytes);
 	r->waits_for_rows = options->waits_for_rows;
+	r->checksums = options->rows.checksums;
 	r->counters = options->counters;
 	r->is_drained = true;
 	if (posted_rows_init(&r->rows, &options->rows) < 0 ||

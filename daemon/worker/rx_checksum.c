@@ -10,6 +10,7 @@
 
 #include <byteswap.h>
 
+#define UDP_LENGTH   4
 #define UDP_CHECKSUM 6
 #define SUM_OF_RIGHT UINT16_MAX /* of all that a checksum covers, and the checksum */
 
@@ -24,16 +25,28 @@ static uint64_t sum_rows(const struct rx_ring *ring, const uint8_t *headers, con
 	return checksum_sum_bytes(headers + from, in_headers) + (in_headers % 2 ? bswap_16(rest) : rest);
 }
 
+/* The headers of a frame, which begin at the address that is returned: the header row, if it has all of them. */
+static const uint8_t *find_checked_headers(const struct rx_ring *ring, const uint8_t *headers, const uint8_t *payload,
+                                           uint32_t frame_bytes, uint8_t gathered[RX_HEADERS_MAX], struct frame *frame)
+{
+	*frame = (struct frame){.end = FRAME_UDP};
+	if (frame_find_plain(headers, u32_min(frame_bytes, ring->header_bytes), frame)) {
+		frame->udp_length = frame_be16(headers + frame->l4_at + UDP_LENGTH);
+		return headers;
+	}
+	frame_walk(gathered, rx_gather_headers(ring, frame_bytes, headers, payload, gathered), frame_bytes, frame);
+	return gathered;
+}
+
 /* IPv6 has no other sum over its header, so a checksum of 0 is not allowed there (RFC 8200, 8.1). */
 static bool has_wrong_checksum(const struct rx_ring *ring, const uint8_t *headers, const uint8_t *payload,
                                uint32_t frame_bytes)
 {
 	uint32_t present = u32_min(frame_bytes, ring->header_bytes + ring->slot_bytes);
-	uint8_t first[RX_HEADERS_MAX];
-	uint32_t n = rx_gather_headers(ring, frame_bytes, headers, payload, first);
+	uint8_t gathered[RX_HEADERS_MAX];
 	struct frame frame;
+	const uint8_t *first = find_checked_headers(ring, headers, payload, frame_bytes, gathered, &frame);
 
-	frame_walk(first, n, frame_bytes, &frame);
 	if (frame.l4_at && frame.ip_version == 4 &&
 	    checksum_fold(checksum_sum_bytes(first + frame.l3_at, frame.l4_at - frame.l3_at)) != SUM_OF_RIGHT)
 		return true;

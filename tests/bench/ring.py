@@ -31,7 +31,7 @@ CONSUMERS, MORE_TARGET = (1, 8), 1.05  # and what all the further ones may add
 # Of tests/bench/ring_options.c. Those of FLOWS are about what packets come, so a
 # scripted device has none.
 ROWS = ("plain", "application_header_bytes", "row_stride", "short", "zero_rest", "flow_numbers", "frame", "sequence")
-FLOWS = ("lengths", "queues", "queue", "source", "prefix", "all", "copy")
+FLOWS = ("verify_checksums", "lengths", "queues", "queue", "source", "prefix", "all", "copy")
 OPTION_BATCHES = (0, 1)
 BATCHES = (0, 1, 8)  # packets a poll; 0: always a full one
 TRACKERS = (("none", 1), ("flow", 1), ("flow", 8))  # what tells sources apart, and how many there are

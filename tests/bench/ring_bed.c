@@ -56,6 +56,8 @@ static void build_frame(struct ring_bed *bed, const uint8_t *destination_mac)
 	memcpy(bed->frame, destination_mac, 6);
 	memcpy(bed->frame + 26, &(uint32_t){htonl(0x0a000002)}, 4);
 	memcpy(bed->frame + 30, &(uint32_t){htonl(0x0a000001)}, 4);
+	if (bed->option->verifies)
+		frame_sum(bed->frame, bed->frame_bytes);
 }
 
 /* scripted_complete() writes no memory: every header row holds the frame's headers from the start. */
@@ -198,6 +200,7 @@ static void create_queues(struct ring_bed *bed)
 		.slot_bytes = bed->ring.slot_bytes,
 		.row_stride = bed->ring.row_stride,
 		.flow_tags = bed->option->flags & IBVCAP_RING_FLAG_FLOWS,
+		.checksums = bed->option->verifies,
 		.in_group = bed->option->in_group,
 		.timestamps = true,
 	};
@@ -230,6 +233,7 @@ static void create_worker(struct ring_bed *bed)
 	                                         .ring = &bed->ring,
 	                                         .worker.cpu = -1,
 	                                         .device_timestamps = true,
+	                                         .verify_checksums = bed->option->verifies,
 	                                         .losses = &bed->losses.queues[0]};
 
 	losses_init(&bed->losses, 1, QUEUE_SLOTS, false, false, LOSSES_DRAIN_NS_MIN);

@@ -38,6 +38,7 @@ static const struct ring_option ring_options[] = {
 	{.name = "zero_rest", .flags = IBVCAP_RING_FLAG_ZERO_REST, .empty_bytes = 64},
 	{.name = "flow_numbers", .flags = IBVCAP_RING_FLAG_FLOWS},
 	{.name = "frame", .flags = IBVCAP_RING_FLAG_FRAMES},
+	{.name = "verify_checksums", .verifies = true},
 	{.name = "sequence", .has_sequence = true},
 	{.name = "lengths", .length_change = 8},
 	{.name = "queues", .in_group = true},

@@ -16,6 +16,7 @@ struct ring_option {
 	uint32_t empty_bytes;  /* of each row, behind its packet */
 	uint8_t length_change; /* in the lowest byte of the length, from each packet to the next one */
 	bool has_sequence;
+	bool verifies;         /* checksums, by the card or by the worker */
 	bool in_group;         /* the queue is one of two */
 	bool is_flow_of_queue; /* in_group: the flow names the queue, so there is no hash */
 	void (*set_flow)(struct config_flow *flow);

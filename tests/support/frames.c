@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/frames.h"
 
+#include "lib/frame/frame_checksum.h"
+
 #include <string.h>
 
 static uint8_t *put_be16(uint8_t *p, uint32_t value)
@@ -71,4 +73,20 @@ uint32_t frame_build(const struct frame_options *options, uint8_t seed, uint8_t 
 	while (!options->no_padding && p - frame < 60)
 		*p++ = 0xee;
 	return (uint32_t)(p - frame);
+}
+
+void frame_sum(uint8_t *frame, uint32_t bytes)
+{
+	uint8_t *ip = frame + ETHER_HDR_LEN;
+	struct frame_checksum udp;
+	uint16_t sum;
+
+	memset(ip + 10, 0, sizeof(sum));
+	sum = (uint16_t)~checksum_fold(checksum_sum_bytes(ip, FRAME_IPV4_BYTES));
+	memcpy(ip + 10, &sum, sizeof(sum));
+	if (!frame_find_checksum(frame, bytes, &udp))
+		return;
+	memset(frame + udp.at, 0, sizeof(sum));
+	sum = checksum_of_transport(udp.pseudo + checksum_sum_bytes(frame + udp.from, udp.bytes));
+	memcpy(frame + udp.at, &sum, sizeof(sum));
 }

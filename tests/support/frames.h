@@ -23,4 +23,7 @@ struct frame_options {
 /** Writes the frame; payload byte i is (uint8_t)(i + seed). Returns its bytes. No checksums. */
 uint32_t frame_build(const struct frame_options *options, uint8_t seed, uint8_t frame[FRAME_BYTES_MAX]);
 
+/** Writes the checksums of a frame of IPv4 without a tag or options: of the IP header and of UDP. */
+void frame_sum(uint8_t *frame, uint32_t bytes);
+
 #endif

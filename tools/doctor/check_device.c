@@ -220,6 +220,26 @@ static void check_pci_read_request(const struct doctor_device *device, struct fi
 	finding_fix(finding, FIX_ON_HOST, "setpci -s %s CAP_EXP+8.w=5000:7000", pci->address);
 }
 
+static void check_pci_ordering(const struct doctor_device *device, struct findings *findings)
+{
+	const struct doctor_pci *pci = &device->pci;
+	struct finding *finding;
+
+	if (!pci->has_ordering)
+		return;
+	finding = finding_add(findings, "pcie_ordering", "%s at PCI %s", device->name, pci->address);
+	finding_write(finding->found, "%s", pci->relaxed_ordering ? "relaxed" : "strict");
+	if (pci->relaxed_ordering)
+		return;
+	finding_fail(
+		finding, FINDING_WARNING,
+		"relaxed_ordering of ibvcapd.conf(5) has no effect: each write of the card waits for those before it",
+		"relaxed");
+	/* pci_configure_relaxed_ordering(): some root ports get it wrong, and the kernel knows them. */
+	finding_fix(finding, FIX_LASTS | FIX_ON_HOST,
+	            "dmesg | grep 'Relaxed Ordering disabled'   # if the kernel has not disabled it, the BIOS does");
+}
+
 /* An IOMMU costs time only if it translates addresses: type DMA or DMA-FQ, not identity. */
 static void check_pci_iommu(const struct doctor_device *device, struct findings *findings)
 {
@@ -244,6 +264,7 @@ void check_pci(const struct doctor_facts *facts, struct findings *findings)
 	for (unsigned int i = 0; i < facts->n_devices; i++) {
 		check_pci_link(&facts->devices[i], findings);
 		check_pci_read_request(&facts->devices[i], findings);
+		check_pci_ordering(&facts->devices[i], findings);
 		check_pci_iommu(&facts->devices[i], findings);
 	}
 }

@@ -49,8 +49,9 @@ struct doctor_pci {
 	int node;                                                    /* -1: unknown to the firmware */
 	unsigned int width, width_max;                               /* lanes */
 	char speed[DOCTOR_NAME_BYTES], speed_max[DOCTOR_NAME_BYTES]; /* "16.0 GT/s PCIe" */
-	unsigned int read_request_bytes;                             /* only root can read it */
-	char iommu[DOCTOR_NAME_BYTES];                               /* of its group: "identity", "DMA", "DMA-FQ" */
+	unsigned int read_request_bytes;                             /* only root can read it, and the next two */
+	bool has_ordering, relaxed_ordering; /* the card may let writes overtake each other; not said of a VF */
+	char iommu[DOCTOR_NAME_BYTES];       /* of its group: "identity", "DMA", "DMA-FQ" */
 	unsigned int n_irqs;
 	cpu_set_t irq_cpus; /* the CPUs that handle them */
 };

@@ -13,10 +13,14 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* PCI Express Base Specification, 7.5: the list of capabilities, and Max_Read_Request_Size in Device Control. */
+/*
+ * PCI Express Base Specification, 7.5: the list of capabilities, and in Device Control Enable_Relaxed_Ordering and
+ * Max_Read_Request_Size.
+ */
 #define PCI_FIRST_CAPABILITY 0x34
 #define PCI_EXPRESS          0x10
 #define PCI_EXPRESS_CONTROL  8
+#define PCI_RELAXED_ORDERING (1 << 4)
 
 /* ---- ports ----------------------------------------------------------------------------------------- */
 
@@ -47,27 +51,31 @@ static void read_port(const char *device, const struct files_list *at, struct do
 /* ---- PCI ------------------------------------------------------------------------------------------- */
 
 /* Only root can read more than the first 64 bytes, and the capability lies behind them. */
-static unsigned int read_pcie_request_bytes(const char *pci)
+static void read_pcie_control(const char *directory, struct doctor_pci *pci)
 {
 	uint8_t config[256] = {0};
 	char path[PATH_MAX];
 	ssize_t n = 0;
 	int fd;
 
-	files_join(path, "%s/config", pci);
+	files_join(path, "%s/config", directory);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		n = read(fd, config, sizeof(config));
 		close(fd);
 	}
 	if (n < (ssize_t)sizeof(config))
-		return 0;
+		return;
 	/* A damaged list can form a loop, so its length is bounded. */
 	for (unsigned int at = config[PCI_FIRST_CAPABILITY], i = 0; at && at < sizeof(config) - 9 && i < 64;
-	     at = config[at + 1], i++)
-		if (config[at] == PCI_EXPRESS)
-			return 128u << (config[at + PCI_EXPRESS_CONTROL + 1] >> 4 & 7);
-	return 0;
+	     at = config[at + 1], i++) {
+		if (config[at] != PCI_EXPRESS)
+			continue;
+		pci->read_request_bytes = 128u << (config[at + PCI_EXPRESS_CONTROL + 1] >> 4 & 7);
+		pci->has_ordering = !files_exist("%s/physfn", directory); /* of a virtual function the bit is 0 */
+		pci->relaxed_ordering = config[at + PCI_EXPRESS_CONTROL] & PCI_RELAXED_ORDERING;
+		return;
+	}
 }
 
 static void read_pci(const char *root, const char *device, struct doctor_pci *pci)
@@ -84,7 +92,7 @@ static void read_pci(const char *root, const char *device, struct doctor_pci *pc
 	pci->width_max = (unsigned int)files_read_number(directory, "max_link_width");
 	files_read_line(pci->speed, sizeof(pci->speed), "%s/current_link_speed", directory);
 	files_read_line(pci->speed_max, sizeof(pci->speed_max), "%s/max_link_speed", directory);
-	pci->read_request_bytes = read_pcie_request_bytes(directory);
+	read_pcie_control(directory, pci);
 	files_read_line(pci->iommu, sizeof(pci->iommu), "%s/iommu_group/type", directory);
 	files_list(&irqs, "%s/msi_irqs", directory);
 	while (files_next(&irqs)) {

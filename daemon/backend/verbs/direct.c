@@ -134,21 +134,21 @@ static __attribute__((noinline, cold)) void direct_take_error(struct verbs_recei
 	                         event);
 }
 
-/* What few streams ask for. A packet without a checksum, a fragment and one with an error do not have both bits. */
-static inline void direct_take_more(const struct verbs_receive_queue *receive, const struct mlx5_cqe64 *cqe,
-                                    struct backend_event *event)
+/* What the loop reads of a completion: each has a loop of its own, which tests nothing for the others. */
+enum direct_fields { DIRECT_PLAIN, DIRECT_TAG, DIRECT_TAG_AND_CHECKS };
+
+/* A fragment and a packet with an error do not have both bits. */
+static inline uint8_t direct_checksum_flags(const struct mlx5_cqe64 *cqe)
 {
 	const uint8_t right = MLX5_CQE_L3_OK | MLX5_CQE_L4_OK;
 
-	event->tag = be32toh(cqe->sop_drop_qpn) & VERBS_FLOW_TAG_MASK;
-	if (receive->queue.base.checks_checksums && (cqe->hds_ip_ext & right) == right)
-		event->flags = BACKEND_EVENT_CHECKSUM_GOOD;
+	return (cqe->hds_ip_ext & right) == right ? BACKEND_EVENT_CHECKSUM_GOOD : 0;
 }
 
 /* Take completions that lie in a row. Returns the end of the events. */
 static inline __attribute__((always_inline)) struct backend_event *
 direct_take(struct verbs_receive_queue *receive, const struct mlx5_cqe64 *cqe, uint8_t owner,
-            struct backend_event *event, const struct backend_event *end, bool more)
+            struct backend_event *event, const struct backend_event *end, const enum direct_fields fields)
 {
 	const uint8_t plain = (uint8_t)(OP_OWN_OF(MLX5_CQE_RESP_SEND) | owner);
 
@@ -168,8 +168,10 @@ direct_take(struct verbs_receive_queue *receive, const struct mlx5_cqe64 *cqe, u
 		memset(&event->status, 0,
 		       offsetof(struct backend_event, slot) - offsetof(struct backend_event, status));
 		event->slot = direct_slot(receive, cqe->wqe_counter);
-		if (more)
-			direct_take_more(receive, cqe, event);
+		if (fields != DIRECT_PLAIN)
+			event->tag = be32toh(cqe->sop_drop_qpn) & VERBS_FLOW_TAG_MASK;
+		if (fields == DIRECT_TAG_AND_CHECKS)
+			event->flags = direct_checksum_flags(cqe);
 	}
 	return event;
 }
@@ -224,10 +226,12 @@ static int verbs_direct_poll(struct backend_queue *base, struct backend_event *e
 
 		from = event;
 		to = event + (n_left < n_row ? n_left : n_row);
-		if (__builtin_expect(receive->has_more, 0))
-			event = direct_take(receive, direct->cqes + at, owner, event, to, true);
+		if (__builtin_expect(!receive->has_more, 1))
+			event = direct_take(receive, direct->cqes + at, owner, event, to, DIRECT_PLAIN);
+		else if (!base->checks_checksums)
+			event = direct_take(receive, direct->cqes + at, owner, event, to, DIRECT_TAG);
 		else
-			event = direct_take(receive, direct->cqes + at, owner, event, to, false);
+			event = direct_take(receive, direct->cqes + at, owner, event, to, DIRECT_TAG_AND_CHECKS);
 		direct->n_polled += (uint32_t)(event - from);
 	} while (event == to && event != events + max);
 	n = (uint32_t)(event - events);

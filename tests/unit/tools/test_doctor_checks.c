@@ -55,6 +55,8 @@ static void make_device(void)
 	                                  .speed = "16.0 GT/s PCIe",
 	                                  .speed_max = "16.0 GT/s PCIe",
 	                                  .read_request_bytes = 512,
+	                                  .has_ordering = true,
+	                                  .relaxed_ordering = true,
 	                                  .iommu = "identity",
 	                                  .n_irqs = 4};
 	CPU_SET(0, &device->pci.irq_cpus);
@@ -198,13 +200,14 @@ TestSuite(doctor_checks, .init = make_ready, .fini = free_config);
 
 Test(doctor_checks, a_ready_machine_has_nothing_to_mend_and_is_told_of_each_check)
 {
-	static const char *const checks[] = {"device",       "port",      "interface", "probe",
-	                                     "config",       "ring_size", "socket",    "network",
-	                                     "capabilities", "memlock",   "container", "memory",
-	                                     "hugepages",    "numa",      "pcie_link", "pcie_read_request",
-	                                     "iommu",        "pause",     "loopback",  "igmp",
-	                                     "rp_filter",    "governor",  "c_states",  "isolation",
-	                                     "irq_affinity", "clock",     "nic_clock", "ring_memory"};
+	static const char *const checks[] = {"device",        "port",         "interface", "probe",
+	                                     "config",        "ring_size",    "socket",    "network",
+	                                     "capabilities",  "memlock",      "container", "memory",
+	                                     "hugepages",     "numa",         "pcie_link", "pcie_read_request",
+	                                     "pcie_ordering", "iommu",        "pause",     "loopback",
+	                                     "igmp",          "rp_filter",    "governor",  "c_states",
+	                                     "isolation",     "irq_affinity", "clock",     "nic_clock",
+	                                     "ring_memory"};
 	unsigned int n;
 
 	expect_ready();
@@ -596,6 +599,8 @@ FAULT(a_slow_pcie_link_is_a_warning, WARNING, "pcie_link", "8.0 GT/s", "lspci -s
       strcpy(device->pci.speed, "8.0 GT/s PCIe"))
 FAULT(small_read_requests_are_a_warning, WARNING, "pcie_read_request", "128 bytes",
       "setpci -s 0000:3b:00.0 CAP_EXP+8.w=5000:7000", false, device->pci.read_request_bytes = 128)
+FAULT(strict_ordering_is_a_warning, WARNING, "pcie_ordering", "strict", "Relaxed Ordering disabled", true,
+      device->pci.relaxed_ordering = false)
 FAULT(an_iommu_that_translates_is_a_warning, WARNING, "iommu", "DMA-FQ", "iommu=pt", true,
       strcpy(device->pci.iommu, "DMA-FQ"))
 TOLD(no_iommu_is_fine, "iommu", "none", strcpy(device->pci.iommu, ""))

@@ -76,7 +76,8 @@ static void put_device(void)
 
 static void put_pci(void)
 {
-	uint8_t config[256] = {[0x34] = 0x40, [0x40] = 0x05, [0x41] = 0x60, [0x60] = 0x10, [0x61] = 0, [0x69] = 0x29};
+	uint8_t config[256] = {
+		[0x34] = 0x40, [0x40] = 0x05, [0x41] = 0x60, [0x60] = 0x10, [0x61] = 0, [0x68] = 0x10, [0x69] = 0x29};
 
 	put_link("/sys/class/infiniband/mlx5_3/device", "../../../bus/pci/devices/0000:3b:00.0");
 	put("/sys/bus/pci/devices/0000:3b:00.0/vendor", "0x15b3\n");
@@ -280,6 +281,7 @@ Test(machine, a_devices_place_on_the_bus)
 	cr_expect_str_eq(pci->speed, "8.0 GT/s PCIe");
 	cr_expect_str_eq(pci->speed_max, "16.0 GT/s PCIe");
 	cr_expect_eq(pci->read_request_bytes, 512);
+	cr_expect(pci->has_ordering && pci->relaxed_ordering);
 	cr_expect_str_eq(pci->iommu, "DMA-FQ");
 	cr_expect_eq(pci->n_irqs, 2);
 	cr_expect_eq(CPU_COUNT(&pci->irq_cpus), 4);

@@ -2,7 +2,6 @@
 /* What a row holds by the keys of its stream: geometry, worker and library together, on the scripted backend. */
 #include "daemon/memory/geometry.h"
 #include "daemon/worker/rx_worker.h"
-#include "lib/frame/frame_checksum.h"
 #include "lib/ibvcap/ring.h"
 #include "lib/recording/row_frame.h"
 #include "tests/support/flows.h"
@@ -16,6 +15,7 @@
 #define SEED    3
 #define OLD     0xee
 #define NETWORK 42u
+#define SUM_AT  40u /* of the checksum of UDP */
 
 static struct config_flow flow = {FLOW_DEFAULTS};
 static struct config_stream config;
@@ -411,20 +411,15 @@ Test(rx_rows, the_worker_sums_what_the_device_has_not_found_right)
 	};
 	uint8_t frame[FRAME_BYTES_MAX];
 	uint32_t bytes = frame_build(&(struct frame_options){.payload_bytes = 100}, SEED, frame), i;
-	struct frame_checksum at;
 	uint16_t sum;
 
 	config.verify_checksums = true;
 	begin();
-	memset(frame + 24, 0, 2);
-	sum = (uint16_t)~checksum_fold(checksum_sum_bytes(frame + 14, 20));
-	memcpy(frame + 24, &sum, sizeof(sum));
-	cr_assert(frame_find_checksum(frame, bytes, &at));
-	memset(frame + at.at, 0, 2);
-	sum = checksum_of_transport(at.pseudo + checksum_sum_bytes(frame + at.from, at.bytes));
+	frame_sum(frame, bytes);
+	memcpy(&sum, frame + SUM_AT, sizeof(sum));
 	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
-		memcpy(frame + at.at, &sum, sizeof(sum));
-		frame[at.at] ^= (uint8_t)cases[k].is_wrong;
+		memcpy(frame + SUM_AT, &sum, sizeof(sum));
+		frame[SUM_AT] ^= (uint8_t)cases[k].is_wrong;
 		scripted_set_flags(queue, cases[k].event);
 		i = arrive(frame, bytes);
 		cr_expect(eq(u32, batch.meta[i].flags, cases[k].row), "case %zu", k);
