@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS [RATE [PORTS [SOURCES]]]: an ordinary UDP socket's
- * payloads of BYTES by sendmmsg(2), RATE a second or as fast as they go (0), to PORTS ports from PORT on in turn, from
- * SOURCES sockets with ports from SOURCE_PORT on, a call each in turn; one JSON line in the end. SEGMENTS above 1: so
- * many to a message, which the kernel cuts (UDP_SEGMENT of udp(7)). Without them, no checksums. What a channel is
- * measured against, and what scripts/bench capture, scale and cores send with.
+ * bench_sendmmsg [-f] ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS [RATE [PORTS [SOURCES]]]: an ordinary UDP
+ * socket's payloads of BYTES by sendmmsg(2), RATE a second or as fast as they go (0), to PORTS ports from PORT on in
+ * turn, from SOURCES sockets with ports from SOURCE_PORT on, a call each in turn; one JSON line in the end. SEGMENTS
+ * above 1: so many to a message, which the kernel cuts (UDP_SEGMENT of udp(7)). Without them, no checksums. -f: each
+ * payload is fresh, a copy out of a table, as a program has that sends what it has just got; else all are the same one.
+ * What a channel is measured against, and what scripts/bench capture, scale and cores send with.
  */
 #include "lib/base/time.h"
 #include "tests/bench/capture_peer.h"
@@ -26,8 +27,9 @@
 #define SEGMENTS_MAX      64u
 #define PORTS_MAX         1024u
 #define SOURCES_MAX       64u
+#define TABLE_PAYLOADS    1000u
 
-static uint8_t message[MESSAGE_BYTES_MAX];
+static uint8_t messages_bytes[BATCH][MESSAGE_BYTES_MAX];
 
 static int open_socket(char **words, uint16_t source, int bytes, bool cut, struct sockaddr_in *to, unsigned long ports)
 {
@@ -55,8 +57,10 @@ static int open_socket(char **words, uint16_t source, int bytes, bool cut, struc
 struct sending {
 	int fds[SOURCES_MAX];
 	unsigned long n_sources;
-	struct iovec vector;
+	struct iovec vectors[BATCH];
 	unsigned long segments;
+	unsigned long bytes;
+	uint8_t *table; /* NULL: all messages are the first one */
 	struct sockaddr_in to[PORTS_MAX];
 	unsigned long n_ports;
 };
@@ -69,6 +73,13 @@ static void address_messages(struct sending *sending, struct mmsghdr messages[BA
 	}
 }
 
+static void make_payloads(struct sending *sending, unsigned long first)
+{
+	for (unsigned long i = 0; i < BATCH * sending->segments; i++)
+		memcpy(messages_bytes[i / sending->segments] + i % sending->segments * sending->bytes,
+		       sending->table + (first + i) % TABLE_PAYLOADS * sending->bytes, sending->bytes);
+}
+
 /* How many packets they are, and of them no fewer than n_packets. */
 static unsigned long send_all(struct sending *sending, unsigned long n_packets, const struct peer_pace *pace)
 {
@@ -76,11 +87,13 @@ static unsigned long send_all(struct sending *sending, unsigned long n_packets, 
 	unsigned long sent = 0;
 
 	for (unsigned i = 0; i < BATCH; i++)
-		messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &sending->vector, .msg_iovlen = 1}};
+		messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &sending->vectors[i], .msg_iovlen = 1}};
 	for (unsigned long call = 0; sent < n_packets; call++) {
 		int n;
 
 		address_messages(sending, messages, sent / sending->segments);
+		if (sending->table)
+			make_payloads(sending, sent);
 		n = sendmmsg(sending->fds[call % sending->n_sources], messages, BATCH, 0);
 		if (n < 0 && errno != ENOBUFS && errno != ECONNREFUSED) /* an answer to an earlier packet */
 			peer_die("sendmmsg");
@@ -92,29 +105,35 @@ static unsigned long send_all(struct sending *sending, unsigned long n_packets, 
 
 int main(int argc, char **argv)
 {
-	static struct sending sending = {.vector.iov_base = message, .n_ports = 1, .n_sources = 1};
-	unsigned long bytes, n_packets, sent, source;
+	static struct sending sending = {.n_ports = 1, .n_sources = 1};
+	bool is_fresh = argc > 1 && strcmp(argv[1], "-f") == 0;
+	unsigned long n_packets, sent, source;
 	struct peer_pace pace;
 
+	argc -= is_fresh;
+	argv += is_fresh;
 	if (argc < 7 || argc > 10) {
-		fputs("usage: bench_sendmmsg ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS "
+		fputs("usage: bench_sendmmsg [-f] ADDRESS PORT SOURCE_PORT BYTES PACKETS SEGMENTS "
 		      "[RATE [PORTS [SOURCES]]]\n",
 		      stderr);
 		return EX_USAGE;
 	}
-	bytes = peer_number(argv[4], 1, MESSAGE_BYTES_MAX);
+	sending.bytes = peer_number(argv[4], 1, MESSAGE_BYTES_MAX);
 	n_packets = peer_number(argv[5], 1, 1000000000);
 	sending.segments = peer_number(argv[6], 1, SEGMENTS_MAX);
-	if (sending.segments > MESSAGE_BYTES_MAX / bytes)
-		sending.segments = MESSAGE_BYTES_MAX / bytes;
-	sending.vector.iov_len = sending.segments * bytes;
+	if (sending.segments > MESSAGE_BYTES_MAX / sending.bytes)
+		sending.segments = MESSAGE_BYTES_MAX / sending.bytes;
+	for (unsigned i = 0; i < BATCH; i++)
+		sending.vectors[i] = (struct iovec){messages_bytes[is_fresh ? i : 0], sending.segments * sending.bytes};
+	if (is_fresh && !(sending.table = calloc(TABLE_PAYLOADS, sending.bytes)))
+		peer_die("memory");
 	if (argc >= 9)
 		sending.n_ports = peer_number(argv[8], 1, PORTS_MAX);
 	if (argc == 10)
 		sending.n_sources = peer_number(argv[9], 1, SOURCES_MAX);
 	source = peer_number(argv[3], 1, UINT16_MAX - SOURCES_MAX);
 	for (unsigned long i = 0; i < sending.n_sources; i++)
-		sending.fds[i] = open_socket(&argv[1], (uint16_t)(source + i), (int)bytes, sending.segments > 1,
+		sending.fds[i] = open_socket(&argv[1], (uint16_t)(source + i), (int)sending.bytes, sending.segments > 1,
 		                             &sending.to[0], sending.n_ports);
 	for (unsigned long i = 1; i < sending.n_ports; i++) {
 		sending.to[i] = sending.to[0];

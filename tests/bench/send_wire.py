@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Packets a second and CPU time a packet of a channel with the backends packet and xdp, beside UDP sockets (sendmmsg,
-alone and with segmentation), trafgen and tcpreplay, on one veth pair.
+alone and with segmentation, from one payload that stays in the cache and from fresh ones), trafgen and tcpreplay, on
+one veth pair.
 
 All write to one end of the pair in turn, the same payloads to the same address, beside the other end's, so that no
 stack there does more than count. Three times: as a veth is, without a queueing discipline, which leaves messages of
@@ -90,8 +91,8 @@ class Contest:
         it = json.loads(done.stdout)
         return it["completed"], it["seconds"]
 
-    def sendmmsg(self, size, segments):
-        it = json.loads(self.run(self.build / "tests/bench/bench_sendmmsg", self.wire.tx_address, PORT,
+    def sendmmsg(self, size, segments, *fresh):
+        it = json.loads(self.run(self.build / "tests/bench/bench_sendmmsg", *fresh, self.wire.tx_address, PORT,
                                  SOURCE_PORT, size, self.packets, segments))
         return it["sent"], it["seconds"]
 
@@ -119,6 +120,8 @@ class Contest:
         return {**{backend: lambda backend=backend: self.channel(backend, capture, loops) for backend in BACKENDS},
                 "UDP sendmmsg": lambda: self.sendmmsg(size, 1),
                 "UDP_SEGMENT": lambda: self.sendmmsg(size, SEGMENTS_MAX),
+                "UDP sendmmsg, fresh payloads": lambda: self.sendmmsg(size, 1, "-f"),
+                "UDP_SEGMENT, fresh payloads": lambda: self.sendmmsg(size, SEGMENTS_MAX, "-f"),
                 "trafgen": lambda: self.trafgen(frame_file),
                 "tcpreplay": lambda: self.tcpreplay(capture, loops)}
 
@@ -165,7 +168,7 @@ def show(result):
     cut = "" if result["cuts"] else ", uncut"
     print(f"{result['discipline']}{cut}, {result['payload_bytes']} B:", file=sys.stderr)
     for name, rate in result["per_s"].items():
-        line = f"  {name:12} {rate:8}/s {result['cpu_ns'][name]:6} ns of CPU a packet"
+        line = f"  {name:28} {rate:8}/s {result['cpu_ns'][name]:6} ns of CPU a packet"
         if name in BACKENDS:
             line += f", {result['daemon_cpu_ns'][name]} of them the daemon's"
         for backend in BACKENDS:
