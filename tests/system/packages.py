@@ -36,7 +36,7 @@ def build_once():
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     elsewhere = os.environ.get("IBVCAP_PACKAGES")
     if elsewhere:
-        testbed.wait_until(pathlib.Path(elsewhere, "said").exists, 900, f"the packages in {elsewhere}")
+        testbed.wait_until(pathlib.Path(elsewhere, "said").exists, 3600, f"the packages in {elsewhere}")
         shutil.copytree(elsewhere, directory, dirs_exist_ok=True)
     else:
         build_in(directory)
