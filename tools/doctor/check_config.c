@@ -108,6 +108,31 @@ static void check_config_slots(const struct doctor_facts *facts, const struct do
 	finding_fix_by_edit(finding, service->file, service->line, "%s = %u", service->slots_key, slots_max);
 }
 
+/* As stream_check_offloads() refuses them. */
+static void check_config_offloads(const struct doctor_facts *facts, const struct doctor_service *service,
+                                  struct findings *findings)
+{
+	const struct config_stream *stream = service->stream;
+	const struct doctor_device *device = facts_find_device(facts, service->interface);
+	struct finding *finding;
+
+	if (!stream || !(stream->delay_drop || stream->moderation_us) || !find_slots_max(facts, service))
+		return;
+	finding = finding_add(findings, "offloads", "stream '%s' on %s", service->name, service->interface);
+	finding_write(finding->found, "moderation_us = %u of at most %u; delay_drop = %s, the device has %s",
+	              stream->moderation_us, device->probe.max_moderation_us, stream->delay_drop ? "true" : "false",
+	              device->probe.delay_drop ? "it" : "none");
+	if (stream->moderation_us > device->probe.max_moderation_us) {
+		finding_fail(finding, FINDING_ERROR, "ibvcapd refuses it", "at most %u",
+		             device->probe.max_moderation_us);
+		finding_fix_by_edit(finding, service->file, service->line, "moderation_us = %u",
+		                    device->probe.max_moderation_us);
+	} else if (stream->delay_drop && !device->probe.delay_drop) {
+		finding_fail(finding, FINDING_ERROR, "ibvcapd refuses it", "delay_drop = false");
+		finding_fix_by_edit(finding, service->file, service->line, "delay_drop = false");
+	}
+}
+
 void check_config(const struct doctor_facts *facts, struct findings *findings)
 {
 	const struct doctor_interface *interface;
@@ -121,5 +146,6 @@ void check_config(const struct doctor_facts *facts, struct findings *findings)
 			               finding_add(findings, "config", "%s '%s' on %s", service.kind, service.name,
 			                           service.interface));
 		check_config_slots(facts, &service, findings);
+		check_config_offloads(facts, &service, findings);
 	}
 }

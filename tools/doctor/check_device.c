@@ -117,8 +117,11 @@ static void check_device_probe(const struct doctor_device *device, struct findin
 		return;
 	finding = finding_add(findings, "probe", "a queue and a flow on %s", device->name);
 	if (probe->result == DOCTOR_PROBE_PASSED) {
-		finding_write(finding->found, "made and taken away again; queues up to %u slots to receive, %u to send",
-		              probe->max_queue_slots, probe->max_send_slots);
+		finding_write(finding->found,
+		              "made and taken away again; queues up to %u slots to receive, %u to send; moderation_us "
+		              "up to %u, %s",
+		              probe->max_queue_slots, probe->max_send_slots, probe->max_moderation_us,
+		              probe->delay_drop ? "delay_drop" : "no delay_drop");
 		return;
 	}
 	if (probe->result == DOCTOR_PROBE_IN_USE) {

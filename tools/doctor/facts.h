@@ -66,7 +66,8 @@ struct doctor_probe {
 		DOCTOR_PROBE_PASSED
 	} result;
 	char reason[DOCTOR_TEXT_BYTES]; /* why it failed */
-	unsigned int max_queue_slots, max_send_slots;
+	unsigned int max_queue_slots, max_send_slots, max_moderation_us;
+	bool delay_drop; /* the device has it */
 	bool has_clock;
 	uint64_t clock_raw, clock_hz, clock_at_ns; /* clock_at_ns: the system's clock when clock_raw was read */
 };

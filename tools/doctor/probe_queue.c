@@ -108,6 +108,8 @@ static void probe_interface(const char *interface, struct doctor_probe *probe)
 		ops->capabilities(backend, &capabilities);
 		probe->max_queue_slots = capabilities.max_queue_slots;
 		probe->max_send_slots = capabilities.max_send_slots;
+		probe->max_moderation_us = capabilities.max_moderation_us;
+		probe->delay_drop = capabilities.delay_drop;
 		probe->clock_hz = capabilities.clock_hz;
 		probe_clock(ops, backend, probe);
 		r = probe_memory(ops, backend, &capabilities, &failure);

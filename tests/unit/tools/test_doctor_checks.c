@@ -407,6 +407,13 @@ FAULT(no_config_is_an_error_that_says_where_it_belongs, ERROR, "config", "No suc
 TOLD(a_virtual_function_is_told_what_it_receives, "virtual_function", "own MAC", interface->is_virtual_function = true)
 FAULT(a_receive_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "receive_queue_slots 4096",
       "receive_queue_slots = 256", true, device->probe.max_queue_slots = 256)
+FAULT(delay_drop_that_the_device_has_not_is_an_error, ERROR, "offloads", "delay_drop = true, the device has none",
+      "delay_drop = false", true, configure("poll = \"busy\"; delay_drop = true;", "", ""))
+FAULT(a_longer_moderation_than_the_devices_is_an_error, ERROR, "offloads", "moderation_us = 100 of at most 50",
+      "moderation_us = 50", true, device->probe.max_moderation_us = 50;
+      configure("moderation_us = 100;", "", ""))
+TOLD(what_the_device_has_is_told, "offloads", "delay_drop = true, the device has it", device->probe.delay_drop = true;
+     configure("poll = \"busy\"; delay_drop = true;", "", ""))
 FAULT(a_send_queue_deeper_than_the_devices_is_an_error, ERROR, "ring_size", "send_queue_slots 1024",
       "send_queue_slots = 128", true, device->probe.max_send_slots = 128;
       configure("", "",
