@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* stat() and its family, access(), readlink(). On x86-64 stat and stat64 are the same layout. */
 #define _LARGEFILE64_SOURCE
+#include "../uverbs/dmabuf.h"
 #include "vfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -144,6 +147,26 @@ HOOK int statx(int dirfd, const char *path, int flags, unsigned int mask, struct
 	}
 	return REAL(statx)(dirfd, path, flags, mask, stx);
 }
+
+static bool hook_is_dmabuf(int fd)
+{
+	struct root *root = root_peek();
+	struct fd_object *o = fdtab_find(&root->fdtab, fd, FD_DMABUF);
+
+	fd_object_put(o);
+	return o || (root->n_devices && dmabuf_is_named_memfd(fd));
+}
+
+#define FSTATFS_HOOK(name, type)                    \
+	HOOK int name(int fd, struct type *fs)      \
+	{                                           \
+		int r = REAL(name)(fd, fs);         \
+		if (!r && hook_is_dmabuf(fd))       \
+			fs->f_type = DMA_BUF_MAGIC; \
+		return r;                           \
+	}
+FSTATFS_HOOK(fstatfs, statfs)
+FSTATFS_HOOK(fstatfs64, statfs64)
 
 static bool hook_access_ours(int dirfd, const char *path, int mode, int *result)
 {

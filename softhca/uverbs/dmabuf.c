@@ -7,12 +7,26 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define PAGE_MASK 4095ull
+
+/* The kernel puts "memfd:" before the name, and " (deleted)" behind it. */
+bool dmabuf_is_named_memfd(int fd)
+{
+	static const char wanted[] = "/memfd:" DMABUF_MEMFD_NAME " ";
+	char path[32], name[64];
+	long n;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = syscall(SYS_readlinkat, AT_FDCWD, path, name, sizeof(name));
+	return n >= (long)sizeof(wanted) - 1 && !memcmp(name, wanted, sizeof(wanted) - 1);
+}
 
 /* The size of the buffer, or a negative errno as dma_buf_get() gives it. */
 static int64_t dmabuf_bytes(struct fdtab *t, int fd)
@@ -28,7 +42,7 @@ static int64_t dmabuf_bytes(struct fdtab *t, int fd)
 	}
 	if (fcntl(fd, F_GETFL) < 0)
 		return refuse(EBADF, "fd", "it is not open", "dma_buf: dma_buf_get");
-	if (fstatfs(fd, &fs) || fs.f_type != DMA_BUF_MAGIC)
+	if (!dmabuf_is_named_memfd(fd) && (syscall(SYS_fstatfs, fd, &fs) || fs.f_type != DMA_BUF_MAGIC))
 		return refuse(EINVAL, "fd", "it is not a dma-buf", "dma_buf: dma_buf_get");
 	bytes = syscall(SYS_lseek, fd, 0l, SEEK_END);
 	return bytes < 0 ? -errno : bytes;

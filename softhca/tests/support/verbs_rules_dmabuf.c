@@ -4,9 +4,11 @@
 
 #include <fcntl.h>
 #include <linux/dma-buf.h>
+#include <linux/magic.h>
 #include <linux/udmabuf.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #define PAGE    4096u
@@ -111,6 +113,27 @@ static const char *descriptor_is_a_dmabuf(void)
 	EXPECT_ERRNO(EINVAL, ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, memfd, IBV_ACCESS_LOCAL_WRITE));
 	EXPECT_ERRNO(EINVAL, ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, udmabuf(), IBV_ACCESS_LOCAL_WRITE));
 	close(memfd);
+	return NULL;
+}
+
+/* It may come from another process, which need not run under softhca. */
+static const char *named_memfd_is_a_dmabuf(void)
+{
+	struct ibv_pd *pd = shared_queue()->pd;
+	int fd = memfd_create("softhca-dmabuf", 0), other = memfd_create("softhca-dmabuf2", 0);
+	struct statfs fs;
+	struct ibv_mr *mr;
+
+	EXPECT(fd >= 0 && other >= 0 && !ftruncate(fd, PAGE) && !ftruncate(other, PAGE), "no memfd");
+	EXPECT(!fstatfs(fd, &fs) && fs.f_type == DMA_BUF_MAGIC, "fstatfs() shows a memfd");
+	EXPECT(!fstatfs(other, &fs) && fs.f_type != DMA_BUF_MAGIC, "fstatfs() shows any memfd as a dma-buf");
+	EXPECT_ERRNO(EINVAL, ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, other, IBV_ACCESS_LOCAL_WRITE));
+	EXPECT_ERRNO(EINVAL, ibv_reg_dmabuf_mr(pd, 0, PAGE + 1, 0, fd, IBV_ACCESS_LOCAL_WRITE));
+	mr = ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, fd, IBV_ACCESS_LOCAL_WRITE);
+	EXPECT(mr, "not registered");
+	EXPECT_RETURNS(0, ibv_dereg_mr(mr));
+	close(fd);
+	close(other);
 	return NULL;
 }
 
@@ -239,6 +262,7 @@ static const char *udmabuf_takes_a_list(void)
 
 const struct rule dmabuf_rules[] = {
 	{"dmabuf-descriptor", "dma_buf: dma_buf_get", .check = descriptor_is_a_dmabuf},
+	{"named-memfd-is-dma-buf", "softhca: dmabuf_is_named_memfd", .check = named_memfd_is_a_dmabuf},
 	{"dmabuf-iova-agrees-in-page", "ib_uverbs: UVERBS_METHOD_REG_DMABUF_MR", .check = offset_agrees_with_iova},
 	{"dmabuf-length", "ib_core: ib_umem_dmabuf_get", .check = length_stays_inside},
 	{"dmabuf-access-flags", "ib_uverbs: UVERBS_METHOD_REG_DMABUF_MR", .check = access_flags_of_dmabuf},
