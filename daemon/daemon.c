@@ -17,6 +17,7 @@
 #include "daemon/process/preflight.h"
 #include "daemon/process/socket_location.h"
 #include "daemon/reload/apply.h"
+#include "daemon/reload/lent.h"
 #include "daemon/reload/reload.h"
 #include "daemon/reload/reopen.h"
 #include "lib/base/time.h"
@@ -229,6 +230,9 @@ static int start_control(struct daemon *daemon, struct failure *failure)
 		.listener = &daemon->listener,
 		.worker_ended = events_worker_ended,
 		.reconfigure = reload_by_request,
+		.lent_bytes = lent_bytes,
+		.open_lent = lent_open,
+		.lender_left = lent_note_left,
 		.context = daemon,
 	};
 
@@ -257,6 +261,8 @@ static int daemon_set_up(struct daemon *daemon, const struct priv_user *user, st
 		r = prepare_all_services(daemon, failure);
 	if (r == 0)
 		r = give_up_unused_privileges(daemon, failure);
+	if (r == 0)
+		apply_drop_waiting(daemon, &daemon->services);
 	if (r == 0)
 		r = start_background(daemon, failure);
 	if (r == 0)

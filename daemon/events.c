@@ -9,6 +9,7 @@
 #include "daemon/clock/system_clock.h"
 #include "daemon/net/link_watch.h"
 #include "daemon/port/interface.h"
+#include "daemon/reload/lent.h"
 #include "daemon/reload/reload.h"
 #include "daemon/reload/reopen.h"
 #include "daemon/state/service.h"
@@ -106,6 +107,7 @@ static int on_reap(sd_event_source *, void *context)
 		config_free_chain(daemon->config->older);
 		daemon->config->older = NULL;
 	}
+	lent_close_left(daemon);
 	reopen_interfaces(daemon);
 	/* A transmit worker ends with its last channel, and then its MAIL_STOPPED is not read. */
 	schedule_end(daemon);

@@ -129,6 +129,15 @@ struct backend_capabilities {
 	bool no_vlans; /* its packets have no Ethernet header: that of a row is made up, that to send unused */
 };
 
+/* Memory behind a dma-buf: of a GPU, or of another device. No CPU reads or writes it. */
+struct backend_dmabuf {
+	int fd;          /* the registration outlives it */
+	uint64_t offset; /* of the first byte that is registered, in whole pages */
+	/* What runs have for that byte: the first of so many addresses at which nothing else is. */
+	void *address;
+	size_t bytes;
+};
+
 struct backend_queue_options {
 	struct backend_memory *payload;
 	struct backend_memory *headers;
@@ -306,6 +315,9 @@ struct backend_ops {
 	int (*register_memory)(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
 	                       struct failure *failure);
 	void (*unregister_memory)(struct backend_memory *memory);
+	/** Likewise, of payload rows that only the device writes. NULL: the backend copies packets, and cannot. */
+	int (*register_dmabuf)(struct backend *backend, const struct backend_dmabuf *dmabuf,
+	                       struct backend_memory **memory, struct failure *failure);
 
 	/** The queue accepts post() and receives nothing until start(). Several threads may call it at once. */
 	int (*create_queue)(struct backend *backend, const struct backend_queue_options *options,

@@ -137,6 +137,59 @@ static int check_queues(const struct config_reader *reader, const config_setting
 	return 0;
 }
 
+/* The first byte of the payload behind all fields of the packets' number. 0: there are none. */
+static uint32_t find_end_of_sequence(const struct ibvcap_sequence *sequence)
+{
+	const uint32_t fields[][2] = {
+		{sequence->offset, sequence->bytes},
+		{sequence->upper_offset, sequence->upper_bytes},
+		{sequence->count_offset, sequence->count_bytes},
+		{sequence->source_offset, sequence->source_bytes},
+		{sequence->frame_offset, sequence->frame_bytes},
+	};
+	uint32_t end = 0;
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (fields[i][1] && fields[i][0] + fields[i][1] > end)
+			end = fields[i][0] + fields[i][1];
+	return end;
+}
+
+/* Only the device writes to lent memory, and nothing of this machine's CPU reads it. */
+static int check_lent(const struct config_reader *reader, const config_setting_t *setting,
+                      const struct config_stream *stream)
+{
+	const uint32_t application_bytes = stream->application_header_bytes;
+	const struct sensor_time *time = &stream->sensor_time;
+	const struct {
+		const char *key;
+		bool is_refused;
+		const char *why;
+		const char *accepted;
+	} rules[] = {
+		{"backend", stream->backend == CONFIG_BACKEND_XDP || stream->backend == CONFIG_BACKEND_PACKET,
+	         "the CPU copies packets to the rows, and cannot reach memory of a device", "backend = \"verbs\""},
+		{"queues", stream->queues > 1, "the consumer lends the memory of one queue", "queues = 1"},
+		{"max_consumers", stream->max_consumers > 1, "the memory is of one consumer", "max_consumers = 1"},
+		{"zero_rest", stream->zero_rest, "the worker cannot write to the rows", "zero_rest = false"},
+		{"verify_checksums", stream->verify_checksums, "the worker cannot sum the rows",
+	         "verify_checksums = false"},
+		{"reassemble", stream->reassemble == CONFIG_REASSEMBLE_ON,
+	         "the worker cannot copy fragments to the rows", "reassemble = \"off\""},
+		{"sequence", find_end_of_sequence(&stream->sequence) > application_bytes,
+	         "no CPU reads the fields in payload rows", "application_header_bytes that has all fields"},
+		{"sensor_time", time->bytes && (uint32_t)time->offset + time->bytes > application_bytes,
+	         "no CPU reads the field in payload rows", "application_header_bytes that has the field"},
+	};
+
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && stream->payload_is_lent; i++)
+		if (rules[i].is_refused)
+			return config_reader_failure(reader, config_reader_find(setting, rules[i].key),
+			                             "%s with payload_memory = \"consumer\": %s: accepted is %s",
+			                             rules[i].key, rules[i].why, rules[i].accepted);
+	return 0;
+}
+
 int config_check_stream(const struct config_reader *reader, const config_setting_t *setting, const void *entry)
 {
 	const struct config_stream *stream = entry;
@@ -164,6 +217,8 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 		r = check_lossless(reader, setting, stream);
 	if (r == 0)
 		r = check_moderation(reader, setting, stream);
+	if (r == 0)
+		r = check_lent(reader, setting, stream);
 	if (r == 0)
 		r = check_xdp_flows(reader, setting, stream);
 	if (r == 0)

@@ -146,6 +146,7 @@ struct config_stream {
 	uint32_t application_header_bytes; /* first bytes of the payload, for the header row; less than payload_size */
 	uint32_t row_stride;               /* at least payload_size - application_header_bytes, or 0: just that */
 	bool zero_rest;                    /* the bytes of a row behind a packet are 0 */
+	bool payload_is_lent;              /* payload rows are in memory that the consumer lends, the only one */
 	bool flow_numbers;                 /* rows say which flow their packet matched */
 	uint32_t slots_per_block;          /* multiple of 64 */
 	uint32_t history_blocks;

@@ -141,6 +141,7 @@ static const struct key_choice send_times[] = {{"auto", CONFIG_SEND_TIME_AUTO},
                                                {"worker", CONFIG_SEND_TIME_WORKER},
                                                {"qdisc", CONFIG_SEND_TIME_QDISC},
                                                {NULL, 0}};
+static const struct key_choice payload_memories[] = {{"daemon", false}, {"consumer", true}, {NULL, 0}};
 static const struct key_choice pacings[] = {{"software", false}, {"device", true}, {NULL, 0}};
 
 /* ---- control ----------------------------------------------------------------------------------- */
@@ -342,6 +343,9 @@ static const struct key stream[] = {
          .help = "bytes from one row to the next, such as a power of two; 0: rows follow one another without a gap"},
 	{"zero_rest", KEY_BOOLEAN, STREAM(zero_rest), .number = false,
          .help = "the worker zeroes what a packet has not filled of its row; else older bytes are there"},
+	{"payload_memory", KEY_CHOICE, STREAM(payload_is_lent), .string = "daemon", .choices = payload_memories,
+         .help = "whose memory the payload rows are in; consumer: memory of a device, which the stream's only consumer "
+                 "lends; the stream captures while it has that consumer. Backend verbs only"},
 	{"flow_numbers", KEY_BOOLEAN, STREAM(flow_numbers), .number = false,
          .help = "each row says which of flows its packet matched, by its number in the list, from 0"},
 	{"slots_per_block", KEY_INTEGER, STREAM(slots_per_block), .number = 256, .min = 64, .max = 1 << 20,

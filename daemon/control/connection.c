@@ -5,16 +5,21 @@
  */
 #include "daemon/control/connection.h"
 
+#include "daemon/control/listener.h"
 #include "daemon/base/loop.h"
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #define DRAIN_MAX    16
 #define OVERDUE_US   UINT64_C(5000000) /* a client that takes longer to read an answer is disconnected */
@@ -48,12 +53,15 @@ struct connection {
 	bool is_readable;
 	bool is_full; /* the client has to read before more can be sent */
 	bool is_paused;
+	bool accepts_dmabuf;
 	struct answer_list pending; /* not given to a job yet */
 
 	/* The thread uses these members while it has a job. */
 	struct answer_list answers;
 	union protocol_message message;
 	int result;
+	int dmabuf; /* or -errno: see connection_take_dmabuf() */
+	uint64_t dmabuf_bytes;
 };
 
 /* ---- the user's thread ------------------------------------------------------------------------------- */
@@ -64,12 +72,46 @@ static void charge_call(const struct connection *connection, uint64_t since_ns)
 	                  time_monotonic_ns());
 }
 
+/* The calls on a descriptor, its close() too, may take as long as the client likes until it is known as a dma-buf. */
+static int check_dmabuf(int fd, uint64_t *bytes)
+{
+	int flags = fcntl(fd, F_GETFL);
+	struct statfs filesystem;
+	off_t end;
+
+	if (flags & O_PATH || fstatfs(fd, &filesystem) < 0 || filesystem.f_type != DMA_BUF_MAGIC)
+		return -EBADF;
+	/* No driver looks at that when it registers the memory, and the client may have been given it for reading. */
+	if ((flags & O_ACCMODE) != O_RDWR)
+		return -EACCES;
+	end = lseek(fd, 0, SEEK_END);
+	*bytes = end < 0 ? 0 : (uint64_t)end;
+	return fd;
+}
+
+static void receive_with_dmabuf(struct connection *connection)
+{
+	unsigned n = 1;
+	int fd = -1;
+
+	connection->result = protocol_recv(connection->fd, &connection->message, &fd, &n);
+	if (connection->result != -EAGAIN)
+		listener_pass_descriptors(connection->fd, false);
+	connection->dmabuf = connection->result == 1 && n == 1 ? check_dmabuf(fd, &connection->dmabuf_bytes) : -ENOMSG;
+	if (connection->dmabuf < 0)
+		fd_close(&fd);
+}
+
 static void receive_message(void *context)
 {
 	struct connection *connection = context;
 	uint64_t start_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
-	connection->result = protocol_recv(connection->fd, &connection->message, NULL, NULL);
+	fd_close(&connection->dmabuf);
+	if (connection->accepts_dmabuf)
+		receive_with_dmabuf(connection);
+	else
+		connection->result = protocol_recv(connection->fd, &connection->message, NULL, NULL);
 	charge_call(connection, start_ns);
 }
 
@@ -105,6 +147,8 @@ static void send_answers(void *context)
 	struct connection *connection = context;
 	struct answer *answer;
 
+	if (connection->accepts_dmabuf)
+		listener_pass_descriptors(connection->fd, true);
 	connection->result = 0;
 	while ((answer = STAILQ_FIRST(&connection->answers))) {
 		connection->result = send_answer(connection, answer);
@@ -140,6 +184,7 @@ static void close_socket(void *context)
 	struct answer *answer;
 	uint64_t start_ns;
 
+	connection->accepts_dmabuf = false;
 	send_answers(connection);
 	drain_socket(connection);
 	while ((answer = STAILQ_FIRST(&connection->answers))) {
@@ -147,6 +192,7 @@ static void close_socket(void *context)
 		free_answer(answer);
 	}
 	start_ns = time_of_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	fd_close(&connection->dmabuf);
 	fd_close(&connection->fd);
 	charge_call(connection, start_ns);
 }
@@ -228,6 +274,9 @@ static void on_connection_job_done(void *context)
 	struct connection *connection = context;
 	enum connection_job did = connection->doing;
 
+	if (did == CONNECTION_RECEIVE && connection->result != -EAGAIN)
+		connection->accepts_dmabuf = false;
+
 	connection->doing = CONNECTION_NO_JOB;
 	if (did == CONNECTION_CLOSE) {
 		user_leave(connection->user, connection->is_refused);
@@ -290,6 +339,7 @@ int connection_new(struct connection **out, struct user *user, int fd, connectio
 	}
 	connection->user = user;
 	connection->fd = fd;
+	connection->dmabuf = -1;
 	connection->on_event = on_event;
 	connection->context = context;
 	STAILQ_INIT(&connection->answers);
@@ -334,6 +384,20 @@ int connection_send(struct connection *connection, struct reply *reply, const in
 	STAILQ_INSERT_TAIL(&connection->pending, answer, link);
 	connection_proceed(connection);
 	return 0;
+}
+
+void connection_accept_dmabuf(struct connection *connection)
+{
+	connection->accepts_dmabuf = true;
+}
+
+int connection_take_dmabuf(struct connection *connection, uint64_t *bytes)
+{
+	int fd = connection->dmabuf;
+
+	*bytes = connection->dmabuf_bytes;
+	connection->dmabuf = -1;
+	return fd;
 }
 
 void connection_refuse(struct connection *connection)

@@ -36,6 +36,18 @@ void connection_receive(struct connection *connection);
  */
 int connection_send(struct connection *connection, struct reply *reply, const int *fds, unsigned n_fds);
 
+/**
+ * From the next answer on, and until the next message has come, the client may send a descriptor beside a message. The
+ * kernel refuses it at other times, or the user's thread closes it.
+ */
+void connection_accept_dmabuf(struct connection *connection);
+
+/**
+ * For on_event, after connection_accept_dmabuf(): the dma-buf that came with the message, which the caller closes, and
+ * its size. -ENOMSG: no descriptor came. -EBADF: it is of no dma-buf. -EACCES: it is not open for reading and writing.
+ */
+int connection_take_dmabuf(struct connection *connection, uint64_t *bytes);
+
 /** Is something still to be sent? */
 bool connection_is_sending(const struct connection *connection);
 

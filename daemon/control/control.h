@@ -3,7 +3,7 @@
  * Control serves clients at the control socket: it attaches consumers to streams, opens channels for senders, answers
  * status requests and passes reconfigurations on. It runs on the control thread's event loop and never blocks it.
  * Control knows rings and mailboxes but no backends: it asks the daemon about a device through the readings and
- * function pointers below. Declares rx_endpoint.c, rx_readings.c, rx_skips.c, server.c, tx_endpoint.c.
+ * function pointers below. Declares rx_endpoint.c, rx_lend.c, rx_readings.c, rx_skips.c, server.c, tx_endpoint.c.
  */
 #ifndef DAEMON_CONTROL_CONTROL_H
 #define DAEMON_CONTROL_CONTROL_H
@@ -136,6 +136,17 @@ struct control_options {
 	 * failure: nothing is changed.
 	 */
 	int (*reconfigure)(void *context, const struct protocol_reconfigure *change, struct failure *failure);
+	/** Bytes that a consumer of a stream with payload_is_lent lends. Like the next two, called for such streams. */
+	uint64_t (*lent_bytes)(void *context, const struct config_stream *stream);
+	/**
+	 * Open that stream, which is closed, with payload rows in the dma-buf, which is the caller's. 0: it is on its
+	 * way, and the daemon calls control_opened_lent() from the loop when it has ended; -EBUSY: another change is on
+	 * its way; -errno and the failure.
+	 */
+	int (*open_lent)(void *context, const struct config_stream *stream, int dmabuf, uint64_t offset,
+	                 struct failure *failure);
+	/** A consumer that lent memory has left: close its stream, later. */
+	void (*lender_left)(void *context);
 	void *context;
 };
 
@@ -188,6 +199,12 @@ void control_note_interface(const struct control *control, const struct reading 
 
 /** A reconfiguration has ended. error 0: text says what changed; -errno: text says why nothing did. */
 void control_reconfigured(struct control *control, int error, const char *text);
+
+/** The end of what open_lent() began. error 0: the stream was added; -errno: text says why not. */
+void control_opened_lent(struct control *control, int error, const char *text);
+
+/** Has the stream its consumer, whose memory it has? */
+bool control_has_lender(const struct control_stream *stream);
 
 /** The configuration has changed, that of streams and channels too: disconnect clients that lost their rights. */
 void control_set_config(struct control *control, const struct config *config);

@@ -38,10 +38,9 @@ int endpoint_admit_connection(struct session *session, uint16_t abi_major, uint1
 	return ENDPOINT_ADMITTED;
 }
 
-int endpoint_admit_rights(struct session *session, const struct endpoint *endpoint, enum rights rights,
+int endpoint_admit_rights(struct session *session, const char *noun, const char *name, enum rights rights,
                           const char *file, int line)
 {
-	const char *noun = endpoint->kind->noun;
 	struct id_text user;
 
 	if (rights == RIGHTS_GRANTED)
@@ -51,16 +50,16 @@ int endpoint_admit_rights(struct session *session, const struct endpoint *endpoi
 		return session_send_error(session, -EACCES,
 		                          "%s '%s': refused to user %s, which is the daemon's own: it could write "
 		                          "memory that only the daemon may write; use another user",
-		                          noun, endpoint->name, user.text);
+		                          noun, name, user.text);
 	if (rights == RIGHTS_OBSERVER)
 		return session_send_error(session, -EACCES,
 		                          "%s '%s': not for user %s, a member of observer_groups; the administrator "
 		                          "sets observers_receive, or names the user in the %s's configuration, %s:%d",
-		                          noun, endpoint->name, user.text, noun, file, line);
+		                          noun, name, user.text, noun, file, line);
 	return session_send_error(session, -EACCES,
 	                          "%s '%s': not for user %s; the administrator names users and groups in the %s's "
 	                          "configuration, %s:%d",
-	                          noun, endpoint->name, user.text, noun, file, line);
+	                          noun, name, user.text, noun, file, line);
 }
 
 /* Clients that have left but still count: their users cannot see why all places are taken. Returns text. */

@@ -91,7 +91,7 @@ void endpoint_init(struct endpoint *endpoint, const struct endpoint_kind *kind, 
  * -errno: disconnect.
  */
 int endpoint_admit_connection(struct session *session, uint16_t abi_major, uint16_t abi_minor);
-int endpoint_admit_rights(struct session *session, const struct endpoint *endpoint, enum rights rights,
+int endpoint_admit_rights(struct session *session, const char *noun, const char *name, enum rights rights,
                           const char *file, int line);
 int endpoint_admit_place(struct session *session, struct endpoint *endpoint, const struct user_share *share,
                          const struct endpoint_limits *limits);

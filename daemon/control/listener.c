@@ -143,15 +143,11 @@ static int set_rights(const struct listener *listener, mode_t mode, gid_t group,
 	return 0;
 }
 
-/*
- * Connections inherit it: a client that sends descriptors gets EPERM. Where the kernel does not know the option,
- * descriptors come, and each user's thread closes what the user's clients send (user.h).
- */
-static void refuse_descriptors(int fd)
+void listener_pass_descriptors(int fd, bool pass)
 {
-	const int pass = 0;
+	const int value = pass;
 
-	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof(pass));
+	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof(value));
 }
 
 static void note_inode(struct listener *listener)
@@ -180,7 +176,7 @@ int listener_open(struct listener *listener, const char *path, mode_t mode, gid_
 	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listener->fd < 0)
 		return failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
-	refuse_descriptors(listener->fd);
+	listener_pass_descriptors(listener->fd, false);
 	r = bind_path(listener->fd, &address, failure);
 	if (r < 0)
 		goto fail;
@@ -207,7 +203,7 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 	*listener = (struct listener){.fd = fd, .kept = true, .adopted = true};
 	snprintf(listener->path, sizeof(listener->path), "%s", path);
 	note_inode(listener);
-	refuse_descriptors(fd);
+	listener_pass_descriptors(fd, false);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
 		r = failure_set(failure, EX_OSERR, errno, "control socket '%s': %s", path, strerror(errno));
 	else if (lstat(listener->path, &status) == 0 && status.st_uid == geteuid()) /* else, systemd has set them */

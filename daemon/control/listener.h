@@ -48,4 +48,10 @@ int listener_adopt(struct listener *listener, int fd, const char *path, mode_t m
 /** Close, and unlink the path if it is still the socket that was made and is not kept. Any state. */
 void listener_close(struct listener *listener);
 
+/**
+ * May clients send descriptors to this socket, or to the connections of a listening one, which inherit it? If not, they
+ * get EPERM. No effect before Linux 6.16: descriptors come, and each user's thread closes what the user's clients send.
+ */
+void listener_pass_descriptors(int fd, bool pass);
+
 #endif

@@ -120,11 +120,18 @@ int rx_admit_check(struct session *session, const struct rx_endpoint *rx_endpoin
 	const struct config_stream *stream = rx_endpoint->stream->config;
 	enum rights rights =
 		rights_to_receive(session->control->options.config, stream, &session->peer, geteuid(), payer);
-	int r = endpoint_admit_rights(session, &rx_endpoint->endpoint, rights, stream->file, stream->line);
+	int r = endpoint_admit_rights(session, "stream", stream->name, rights, stream->file, stream->line);
 
-	return r == ENDPOINT_ADMITTED && request->policy != IBVCAP_POLICY_TAP
-	               ? admit_options(session, stream, request, payer)
-	               : r;
+	if (r != ENDPOINT_ADMITTED)
+		return r;
+	if (request->lends && !stream->payload_is_lent)
+		return session_send_error(
+			session, -EINVAL,
+			"stream '%s': its payload rows are in the daemon's memory, and a consumer can lend it none; "
+			"the administrator sets payload_memory = \"consumer\" in the stream's configuration, %s:%d",
+			stream->name, stream->file, stream->line);
+	return request->policy == IBVCAP_POLICY_TAP ? ENDPOINT_ADMITTED
+	                                            : admit_options(session, stream, request, payer);
 }
 
 /* A tap has no page and no lease: the worker does not know it, and it takes no consumer's place. */

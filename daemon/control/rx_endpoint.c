@@ -7,6 +7,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/control/rx_group.h"
+#include "daemon/control/rx_lend.h"
 #include "daemon/control/server.h"
 #include "lib/base/nearest.h"
 #include "lib/ibvcap/ring.h"
@@ -83,10 +84,13 @@ static struct rx_stream *find_rx_stream(const struct control *control, const cha
 int rx_endpoint_attach(struct session *session, const struct protocol_attach *request)
 {
 	struct rx_stream *stream = find_rx_stream(session->control, request->stream);
+	const struct config_stream *config = config_find_stream(session->control->options.config, request->stream);
 	int r = endpoint_admit_connection(session, request->abi_major, request->abi_minor);
 
 	if (r != ENDPOINT_ADMITTED)
 		return r;
+	if (config && config->payload_is_lent)
+		return rx_lend_ask(session, config, request);
 	if (!stream && is_closed_stream(session, request->stream))
 		return session_send_error(session, -EAGAIN,
 		                          "stream '%s': its interface went away, and the stream is not open again yet; "
@@ -136,6 +140,11 @@ static void consumer_removed(struct rx_session *rx)
 {
 	struct rx_group *group = rx_group_take_back(rx);
 
+	const struct rx_endpoint *rx_endpoint = rx_session_endpoint(rx);
+	const struct control_options *options = &rx_endpoint->endpoint.control->options;
+
+	if (rx_endpoint->stream->config->payload_is_lent)
+		options->lender_left(options->context);
 	rx_stall_note_removed(&rx_session_endpoint(rx)->stall, rx);
 	rx_session_release(rx);
 	rx_group_balance(group); /* the place is free now */

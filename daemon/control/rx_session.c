@@ -236,7 +236,8 @@ static int send_attached(struct session *session, const struct rx_endpoint *rx_e
 int rx_session_send(struct rx_session *rx)
 {
 	const struct rx_ring *ring = rx_session_endpoint(rx)->queue->ring;
-	const struct shm *const readonly[] = {&ring->payload, &ring->headers, &ring->ring_shm, &rx->consumer.state_shm};
+	const struct shm *payload = ring->flags & IBVCAP_RING_FLAG_LENT ? &ring->headers : &ring->payload;
+	const struct shm *const readonly[] = {payload, &ring->headers, &ring->ring_shm, &rx->consumer.state_shm};
 	int fds[PROTOCOL_FD_N];
 	int r = reopen_readonly(readonly, PROTOCOL_FD_CONSUMER_PAGE, fds);
 

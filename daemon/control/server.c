@@ -9,6 +9,7 @@
 #include "daemon/base/loop.h"
 #include "daemon/control/id_name.h"
 #include "daemon/control/rx_group.h"
+#include "daemon/control/rx_lend.h"
 #include "lib/base/time.h"
 
 #include <errno.h>
@@ -102,6 +103,8 @@ static int handle_request(struct session *session, const union protocol_message 
 	switch (message->header.type) {
 	case PROTOCOL_ATTACH:
 		return rx_endpoint_attach(session, &message->attach);
+	case PROTOCOL_LENT:
+		return rx_lend_take(session, &message->lent);
 	case PROTOCOL_OPEN_CHANNEL:
 		return tx_endpoint_open(session, &message->open_channel);
 	case PROTOCOL_MAPPED:
@@ -183,6 +186,7 @@ static int on_tick(sd_event_source *source, uint64_t, void *context)
 		tick_rx_stream(stream, loop_now_us(control->options.event));
 	TAILQ_FOREACH (channel, &control->tx_endpoints, link)
 		tx_endpoint_tick(channel, loop_now_us(control->options.event));
+	rx_lends_open(control);
 	close_idle_clients(control);
 	warn_of_stuck_users(control);
 	warn_of_late_users(control);
@@ -242,6 +246,7 @@ int control_new(struct control **control, const struct control_options *options,
 		TAILQ_INIT(&c->tx_workers);
 		TAILQ_INIT(&c->tx_endpoints);
 		TAILQ_INIT(&c->interfaces);
+		TAILQ_INIT(&c->lends);
 		r = retained_watch_init(&c->retained);
 		if (r == 0)
 			r = sd_event_add_io(c->options.event, &c->memory_gone, c->retained.inotify, EPOLLIN,

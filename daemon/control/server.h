@@ -26,6 +26,8 @@ struct control {
 	LIST_HEAD(, session) sessions;
 	struct session
 		*reconfiguring; /* asked for the reconfiguration that is on its way; NULL: no client did, or it left */
+	TAILQ_HEAD(, rx_lend) lends; /* clients whose memory has come, for a stream that is to be opened */
+	struct rx_lend *lending;     /* whose stream is being opened; NULL: none, or its client has left */
 	int (*on_request)(struct session *session,
 	                  const union protocol_message *message); /* 0, or -errno: disconnect */
 	struct users users;

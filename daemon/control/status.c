@@ -68,7 +68,7 @@ static bool has_channel(const struct control *control, const char *name)
 	return false;
 }
 
-/* Their interface has gone, or is back and cannot be opened yet. */
+/* Their interface has gone, or is back and cannot be opened yet; or no consumer lends a stream memory. */
 static int append_closed(const struct control *control, struct reply *reply)
 {
 	const struct config *config = control->options.config;

@@ -95,7 +95,7 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 	const struct endpoint_limits limits = {channel->max_senders, channel->max_senders_per_user, channel->file,
 	                                       channel->line};
 
-	r = endpoint_admit_rights(session, &tx_endpoint->endpoint,
+	r = endpoint_admit_rights(session, "channel", channel->name,
 	                          rights_to_send(channel, &session->peer, geteuid(), &payer), channel->file,
 	                          channel->line);
 	if (r != ENDPOINT_ADMITTED)

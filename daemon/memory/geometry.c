@@ -24,7 +24,8 @@ static uint32_t geometry_ring_flags(const struct config_stream *stream)
 {
 	return (stream->layout == CONFIG_LAYOUT_FRAME ? IBVCAP_RING_FLAG_FRAMES : 0) |
 	       (stream->zero_rest ? IBVCAP_RING_FLAG_ZERO_REST : 0) |
-	       (stream->flow_numbers ? IBVCAP_RING_FLAG_FLOWS : 0);
+	       (stream->flow_numbers ? IBVCAP_RING_FLAG_FLOWS : 0) |
+	       (stream->payload_is_lent ? IBVCAP_RING_FLAG_LENT : 0);
 }
 
 uint32_t geometry_posted_slots(const struct config_stream *stream, bool copies)
@@ -62,7 +63,16 @@ uint64_t geometry_ring_bytes(const struct config_stream *stream, bool copies)
 	uint64_t payload, headers, ring;
 
 	rx_ring_size(&options, &payload, &headers, &ring);
-	return stream->queues * (payload + headers);
+	return stream->queues * ((stream->payload_is_lent ? 0 : payload) + headers);
+}
+
+uint64_t geometry_lent_bytes(const struct config_stream *stream)
+{
+	const struct rx_ring_options options = geometry_of_ring(stream, false, 0, 0);
+	uint64_t payload, headers, ring;
+
+	rx_ring_size(&options, &payload, &headers, &ring);
+	return payload;
 }
 
 uint32_t geometry_ip_udp_bytes(sa_family_t family)

@@ -22,8 +22,12 @@ uint32_t geometry_posted_slots(const struct config_stream *stream, bool copies);
 struct rx_ring_options geometry_of_ring(const struct config_stream *stream, bool copies, uint32_t queue,
                                         uint64_t epoch);
 
-/** Bytes of the rings of a stream, in pages of its page_bytes: payload and headers of all of its queues. */
+/** Bytes of the rings of a stream, in pages of its page_bytes: payload, unless it is lent, and headers of all of its
+ * queues. */
 uint64_t geometry_ring_bytes(const struct config_stream *stream, bool copies);
+
+/** Bytes of memory that a consumer lends for the payload rows of a stream with payload_is_lent. */
+uint64_t geometry_lent_bytes(const struct config_stream *stream);
 
 /** Bytes of the longest IP packet that fits a row, for the MTU. */
 uint32_t geometry_packet_bytes(const struct config_stream *stream);

@@ -25,8 +25,7 @@
 
 struct reconfiguration {
 	struct daemon *daemon;
-	struct config *config; /* to be; the one in force: services on interface are opened again */
-	const char *interface; /* NULL: of all */
+	struct config *config; /* to be; the one in force: closed services of it are opened */
 	apply_done *done;
 	struct service_list added; /* not in the daemon's list yet */
 
@@ -144,19 +143,37 @@ static void on_services_prepared(void *context)
 
 /* ---- beginning ---------------------------------------------------------------------------------- */
 
+static bool apply_part_has(const struct apply_part *part, const char *name, const char *interface, bool is_lent)
+{
+	if (part->lent)
+		return is_lent && strcmp(part->lent, name) == 0;
+	return !is_lent && strcmp(part->interface, interface) == 0;
+}
+
 /* A closed service that another configuration keeps stays closed, so that its interface does not hold up a reload. */
-static bool apply_adds(const struct daemon *daemon, const struct config *config, const char *interface,
-                       enum service_kind kind, const char *name, const char *its_interface)
+static bool apply_adds(const struct daemon *daemon, const struct config *config, const struct apply_part *part,
+                       enum service_kind kind, const char *name, const char *interface, bool is_lent)
 {
 	if (service_find(&daemon->services, kind, name))
 		return false;
 	if (config == daemon->config)
-		return !interface || strcmp(interface, its_interface) == 0;
+		return !part || apply_part_has(part, name, interface, is_lent);
 	return kind == SERVICE_STREAM ? !config_find_stream(daemon->config, name)
 	                              : !config_find_channel(daemon->config, name);
 }
 
-int apply_add_services(struct daemon *daemon, const struct config *config, const char *interface,
+/* The newest of the list is the stream that was lent memory. */
+static int apply_lend(const struct service_list *list, const struct apply_part *part, struct failure *failure)
+{
+	struct service *service = TAILQ_LAST(list, service_list);
+	int r = stream_lend(stream_of(service), part->dmabuf, part->offset);
+
+	return r == 0 ? 0
+	              : failure_set(failure, EX_OSERR, -r, "stream '%s': its memory cannot be kept: %s", service->name,
+	                            strerror(-r));
+}
+
+int apply_add_services(struct daemon *daemon, const struct config *config, const struct apply_part *part,
                        struct service_list *list, struct failure *failure)
 {
 	int r = 0;
@@ -164,16 +181,31 @@ int apply_add_services(struct daemon *daemon, const struct config *config, const
 	for (uint32_t i = 0; i < config->n_streams && r == 0; i++) {
 		const struct config_stream *stream = &config->streams[i];
 
-		if (apply_adds(daemon, config, interface, SERVICE_STREAM, stream->name, stream->interface))
-			r = stream_service_new(daemon, config, list, stream, failure);
+		if (!apply_adds(daemon, config, part, SERVICE_STREAM, stream->name, stream->interface,
+		                stream->payload_is_lent))
+			continue;
+		r = stream_service_new(daemon, config, list, stream, failure);
+		if (r == 0 && part && part->lent)
+			r = apply_lend(list, part, failure);
 	}
 	for (uint32_t i = 0; i < config->n_channels && r == 0; i++) {
 		const struct config_channel *channel = &config->channels[i];
 
-		if (apply_adds(daemon, config, interface, SERVICE_CHANNEL, channel->name, channel->interface))
+		if (apply_adds(daemon, config, part, SERVICE_CHANNEL, channel->name, channel->interface, false))
 			r = channel_service_new(daemon, config, list, channel, failure);
 	}
 	return r;
+}
+
+void apply_drop_waiting(struct daemon *daemon, struct service_list *list)
+{
+	struct service *service, *next;
+
+	for (service = TAILQ_FIRST(list); service; service = next) {
+		next = TAILQ_NEXT(service, link);
+		if (service->ops->kind == SERVICE_STREAM && stream_waits_for_memory(stream_of(service)))
+			service->ops->free(daemon, list, service);
+	}
 }
 
 static int reconfiguration_check_memory(const struct reconfiguration *new, struct failure *failure)
@@ -189,7 +221,7 @@ static int reconfiguration_check_memory(const struct reconfiguration *new, struc
 	return r;
 }
 
-static int reconfiguration_begin(struct reconfiguration *new, struct failure *failure)
+static int reconfiguration_begin(struct reconfiguration *new, const struct apply_part *part, struct failure *failure)
 {
 	struct daemon *daemon = new->daemon;
 	struct service *service;
@@ -205,15 +237,17 @@ static int reconfiguration_begin(struct reconfiguration *new, struct failure *fa
 	if (r == 0)
 		r = preflight_check_cpus(new->config, daemon->config, failure);
 	if (r == 0)
-		r = apply_add_services(daemon, new->config, new->interface, &new->added, failure);
+		r = apply_add_services(daemon, new->config, part, &new->added, failure);
 	if (r == 0)
 		r = reconfiguration_check_memory(new, failure);
 	if (r == 0)
 		r = service_walk(daemon, &new->added, SERVICE_OPEN, SERVICE_OPEN, failure);
+	if (r == 0)
+		apply_drop_waiting(daemon, &new->added);
 	return r;
 }
 
-int apply_begin(struct daemon *daemon, struct config *config, const char *interface, apply_done *done,
+int apply_begin(struct daemon *daemon, struct config *config, const struct apply_part *part, apply_done *done,
                 struct failure *failure)
 {
 	struct reconfiguration *new = calloc(1, sizeof(*new));
@@ -225,9 +259,9 @@ int apply_begin(struct daemon *daemon, struct config *config, const char *interf
 			config_free(config);
 		return failure_set(failure, EX_OSERR, ENOMEM, "out of memory");
 	}
-	*new = (struct reconfiguration){.daemon = daemon, .config = config, .interface = interface, .done = done};
+	*new = (struct reconfiguration){.daemon = daemon, .config = config, .done = done};
 	TAILQ_INIT(&new->added);
-	r = reconfiguration_begin(new, failure);
+	r = reconfiguration_begin(new, part, failure);
 	if (r < 0) {
 		reconfiguration_undo(new);
 		free(new);
@@ -240,7 +274,7 @@ int apply_begin(struct daemon *daemon, struct config *config, const char *interf
 	                                   .context = new,
 	                                   .allowance_us = RELOAD_PATIENCE_US + time_for_memory_us(ring_bytes)};
 	/* The manager would take a client that waits for the end of a reload for one that hangs. */
-	if (!interface)
+	if (!part)
 		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
 		           (unsigned long long)(time_for_memory_us(ring_bytes) + BESIDES_US));
 	background_add(new->daemon->memory, &new->job);

@@ -19,20 +19,34 @@
 /** How it ended: 0: daemon->config is in force; or -errno and the failure: nothing was changed then. */
 typedef void apply_done(struct daemon *daemon, int result, struct failure *failure);
 
+/* The closed services that are to be opened, of the configuration in force. */
+struct apply_part {
+	const char *interface; /* those on it; NULL: of all interfaces */
+	const char *lent; /* the stream of that name alone, whose payload rows are in the dma-buf; NULL: no such one */
+	int dmabuf;       /* duplicated */
+	uint64_t offset;  /* of the first row in it */
+};
+
 /**
  * Begin; daemon->reconfiguration is not NULL until it has ended, when done is called from the event loop or by draining
- * daemon->memory. config is taken over, unless it is in force: then the services of it on that interface that are
- * closed are opened (reopen.h). On failure done is not called.
+ * daemon->memory. config is taken over, unless it is in force: then a part of it is opened (reopen.h, lent.h). part is
+ * NULL for another configuration, and read during the call only. On failure done is not called.
  */
-int apply_begin(struct daemon *daemon, struct config *config, const char *interface, apply_done *done,
+int apply_begin(struct daemon *daemon, struct config *config, const struct apply_part *part, apply_done *done,
                 struct failure *failure);
 
 /**
  * Make a service of each stream and channel of the configuration that the daemon does not have yet, at the end of list:
- * of the configuration in force, only of those on the interface (NULL: of all); of another one, only of those that the
- * one in force has not.
+ * of the configuration in force, only of that part (NULL: of all); of another one, only of those that the one in force
+ * has not.
  */
-int apply_add_services(struct daemon *daemon, const struct config *config, const char *interface,
+int apply_add_services(struct daemon *daemon, const struct config *config, const struct apply_part *part,
                        struct service_list *list, struct failure *failure);
+
+/**
+ * After SERVICE_OPEN, which has found what is wrong with their configuration: take those streams out of the list that
+ * wait for memory of a consumer.
+ */
+void apply_drop_waiting(struct daemon *daemon, struct service_list *list);
 
 #endif

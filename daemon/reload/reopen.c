@@ -121,7 +121,7 @@ static bool reopen_is_wanted(const struct daemon *daemon, const char *interface)
 	const struct config *config = daemon->config;
 
 	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (strcmp(config->streams[i].interface, interface) == 0 &&
+		if (strcmp(config->streams[i].interface, interface) == 0 && !config->streams[i].payload_is_lent &&
 		    !service_find(&daemon->services, SERVICE_STREAM, config->streams[i].name))
 			return true;
 	for (uint32_t i = 0; i < config->n_channels; i++)
@@ -171,7 +171,8 @@ static void reopen_open(struct daemon *daemon, struct reopening *reopening)
 	if (if_nametoindex(reopening->interface) == 0)
 		return;
 	reopening->is_opening = true;
-	if (apply_begin(daemon, daemon->config, reopening->interface, on_reopened, &failure) == 0)
+	if (apply_begin(daemon, daemon->config, &(struct apply_part){.interface = reopening->interface}, on_reopened,
+	                &failure) == 0)
 		return;
 	reopening->is_opening = false;
 	reopen_failed(reopening, &failure);

@@ -87,7 +87,9 @@ static int rx_ring_create_segments(struct rx_ring *ring, const struct rx_ring_op
 	int r;
 
 	rx_ring_size(options, &payload, &headers, &ring_bytes);
-	r = shm_create(&ring->payload, "ibvcap-payload", payload, options->page_bytes);
+	r = options->flags & IBVCAP_RING_FLAG_LENT
+	            ? shm_reserve(&ring->payload, payload)
+	            : shm_create(&ring->payload, "ibvcap-payload", payload, options->page_bytes);
 	if (r < 0)
 		return rx_ring_explain_no_pages(options, payload, "payload", r, failure);
 	/* Without header rows, one small page stands for them. */
@@ -206,7 +208,7 @@ int rx_ring_seal(struct rx_ring *ring, struct failure *failure)
 	struct shm *const segments[] = {&ring->payload, &ring->headers, &ring->ring_shm};
 
 	for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]); i++) {
-		int r = shm_seal_readonly(segments[i]);
+		int r = segments[i]->fd < 0 ? 0 : shm_seal_readonly(segments[i]);
 
 		if (r < 0)
 			return failure_set(failure, EX_OSERR, -r, "stream '%s': cannot seal its memory read-only: %s",

@@ -16,10 +16,12 @@
 #include "lib/status/counters.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- what the configuration asks for ------------------------------------------------------------- */
 
@@ -43,7 +45,8 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 {
 	int r = stream_check_mtu(config, interface->net.mtu, failure);
 
-	*stream = (struct stream){.service.name = config->name, .config = config, .interface = interface};
+	*stream =
+		(struct stream){.service.name = config->name, .config = config, .interface = interface, .lent_fd = -1};
 	if (r < 0)
 		return r;
 	stream->queues = calloc(config->queues, sizeof(*stream->queues));
@@ -54,6 +57,13 @@ int stream_init(struct stream *stream, const struct config_stream *config, struc
 	for (uint32_t i = 0; i < stream->n_queues; i++)
 		stream_queue_init(&stream->queues[i], stream, i);
 	return 0;
+}
+
+int stream_lend(struct stream *stream, int dmabuf, uint64_t offset)
+{
+	stream->lent_fd = fcntl(dmabuf, F_DUPFD_CLOEXEC, 0);
+	stream->lent_offset = offset;
+	return stream->lent_fd < 0 ? -errno : 0;
 }
 
 uint64_t stream_ring_bytes(const struct stream *stream)
@@ -101,6 +111,27 @@ static int stream_check_clock(struct stream *stream, struct failure *failure)
 	return 0;
 }
 
+/* The other reasons are found without a device: check_stream.c. */
+static int stream_check_lent(const struct stream *stream, struct failure *failure)
+{
+	const struct config_stream *wanted = stream->config;
+	const struct backend_ops *ops = stream->interface->ops;
+
+	if (!wanted->payload_is_lent || (ops->register_dmabuf && !stream->reassembles))
+		return 0;
+	if (!ops->register_dmabuf)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: stream '%s': payload_memory = \"consumer\": interface %s has backend %s, "
+		                   "with which the CPU copies packets to the rows, and cannot reach memory of a "
+		                   "device: only backend verbs can do without",
+		                   wanted->file, wanted->line, wanted->name, wanted->interface, ops->name);
+	return failure_set(failure, EX_CONFIG, ENOTSUP,
+	                   "%s:%d: stream '%s': payload_memory = \"consumer\": payload_size %u is above what the MTU "
+	                   "%u leaves for it, and the worker cannot copy fragments to the rows: raise the MTU, or set "
+	                   "a smaller payload_size",
+	                   wanted->file, wanted->line, wanted->name, wanted->payload_size, stream->interface->net.mtu);
+}
+
 static int stream_check_group(const struct config_stream *wanted, const struct backend_capabilities *device,
                               struct failure *failure)
 {
@@ -134,7 +165,9 @@ int stream_fit(struct stream *stream, struct failure *failure)
 			"%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
 			wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
 			device->max_queue_slots);
-	r = stream_check_group(wanted, device, failure);
+	r = stream_check_lent(stream, failure);
+	if (r == 0)
+		r = stream_check_group(wanted, device, failure);
 	if (r == 0)
 		r = stream_check_offloads(stream, failure);
 	if (r < 0)
@@ -348,6 +381,8 @@ void stream_deinit(struct stream *stream)
 {
 	stream_leave(stream);
 	stream_release(stream);
+	if (stream->lent_fd >= 0)
+		close(stream->lent_fd);
 	free(stream->queues);
 	stream->queues = NULL;
 	stream->n_queues = 0;

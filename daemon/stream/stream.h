@@ -64,6 +64,8 @@ struct stream {
 	uint64_t kept_as;   /* part of the name under which the service manager keeps the groups' sockets (fdstore.h) */
 	bool device_timestamps;
 	bool reassembles;
+	int lent_fd; /* with payload_is_lent: the consumer's dma-buf, until it is registered; -1: none */
+	uint64_t lent_offset;
 	char offloads[STREAM_OFFLOADS_BYTES]; /* what the device has given of them, since stream_prepare() */
 	struct reading matched;               /* the flow counters of all queues */
 	struct loss_watch loss;
@@ -84,6 +86,18 @@ void stream_check_destination(const struct config_stream *config, const struct c
 /** Make it ready for the next steps, and check what needs no device: stream_check_mtu(). */
 int stream_init(struct stream *stream, const struct config_stream *config, struct interface *interface,
                 struct failure *failure);
+
+/**
+ * For a stream with payload_is_lent, before stream_prepare(): its payload rows are in the dma-buf, from offset on. 0 or
+ * -errno.
+ */
+int stream_lend(struct stream *stream, int dmabuf, uint64_t offset);
+
+/** Can it go no further than to SERVICE_OPEN, since no consumer has lent its memory? Before stream_prepare(). */
+static inline bool stream_waits_for_memory(const struct stream *stream)
+{
+	return stream->config->payload_is_lent && stream->lent_fd < 0;
+}
 
 /** Bytes that will be registered, for the memlock limit. */
 uint64_t stream_ring_bytes(const struct stream *stream);

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A look once a second, which the control thread's timer may bring a little early. */
 #define SENSOR_EARLY_NS (TIME_SECOND_NS / 10)
@@ -32,12 +33,30 @@ void stream_queue_init(struct stream_queue *queue, struct stream *stream, uint32
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
+/* The registration holds the memory: no descriptor of it is kept. */
+static int stream_queue_register_lent(struct stream_queue *queue, struct failure *failure)
+{
+	struct stream *stream = queue->stream;
+	const struct backend_dmabuf dmabuf = {.fd = stream->lent_fd,
+	                                      .offset = stream->lent_offset,
+	                                      .address = queue->ring.payload.address,
+	                                      .bytes = queue->ring.payload.bytes};
+	int r = stream->interface->ops->register_dmabuf(stream->interface->backend, &dmabuf, &queue->payload, failure);
+
+	close(stream->lent_fd);
+	stream->lent_fd = -1;
+	return r;
+}
+
 static int stream_queue_register_ring(struct stream_queue *queue, struct failure *failure)
 {
 	const struct backend_ops *ops = queue->stream->interface->ops;
 	struct backend *backend = queue->stream->interface->backend;
 	struct rx_ring *ring = &queue->ring;
-	int r = ops->register_memory(backend, ring->payload.address, ring->payload.bytes, &queue->payload, failure);
+	int r = queue->stream->config->payload_is_lent
+	                ? stream_queue_register_lent(queue, failure)
+	                : ops->register_memory(backend, ring->payload.address, ring->payload.bytes, &queue->payload,
+	                                       failure);
 
 	if (r < 0)
 		return r;

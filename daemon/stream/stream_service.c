@@ -29,8 +29,11 @@ static int stream_service_open(struct daemon *, struct service *service, struct 
 static int stream_service_prepare(struct daemon *, struct service *service, struct failure *failure)
 {
 	uint64_t epoch;
-	int r = service_new_epoch(service, &epoch, failure);
+	int r;
 
+	if (stream_waits_for_memory(stream_of(service)))
+		return 0;
+	r = service_new_epoch(service, &epoch, failure);
 	return r < 0 ? r : stream_prepare(stream_of(service), epoch, failure);
 }
 

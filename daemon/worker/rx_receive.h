@@ -38,7 +38,7 @@ struct rx_receive {
 	bool device_timestamps;    /* else rows get the time at which they were polled */
 	bool verifies;             /* rows whose checksums the device did not find right are summed */
 	bool kernel_times;         /* the device may have no time of a packet, which then has the kernel's */
-	bool has_passes;           /* one of these two, or a flag of the ring: one word to test in each poll */
+	bool has_passes;           /* one of these two, or a flag of the ring but LENT: one word to test in each poll */
 	struct clock_line clock;   /* all zero until the first MAIL_CLOCK: rows have no time until then */
 	uint64_t published;        /* rows with a packet; this and errored are the worker's copies of the counters */
 	uint64_t errored;
@@ -72,7 +72,10 @@ void rx_describe_unusual(const struct rx_receive *receive, const struct backend_
 #define RX_HEADERS_MAX \
 	128 /* bytes of a frame to walk: Ethernet, four tags, IPv4 with options or IPv6 with extensions */
 
-/** The first bytes of a frame, from its two rows. Returns how many there are, at most RX_HEADERS_MAX. */
+/**
+ * The first bytes of a frame, from its two rows, or from the header row alone if no CPU reaches the other, which is
+ * lent. Returns how many there are, at most RX_HEADERS_MAX.
+ */
 uint32_t rx_gather_headers(const struct rx_ring *ring, uint32_t frame_bytes, const uint8_t *headers,
                            const uint8_t *payload, uint8_t frame[RX_HEADERS_MAX]);
 

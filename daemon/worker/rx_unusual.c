@@ -28,6 +28,8 @@ uint32_t rx_gather_headers(const struct rx_ring *ring, uint32_t frame_bytes, con
 	uint32_t in_payload = u32_min(u32_min(frame_bytes - in_headers, ring->slot_bytes), RX_HEADERS_MAX - in_headers);
 
 	memcpy(frame, headers, in_headers);
+	if (ring->flags & IBVCAP_RING_FLAG_LENT)
+		return in_headers;
 	memcpy(frame + in_headers, payload, in_payload);
 	return in_headers + in_payload;
 }

@@ -266,7 +266,8 @@ int rx_worker_new(struct worker **worker, const struct rx_worker_options *option
 		.device_timestamps = options->device_timestamps,
 		.kernel_times = options->kernel_times,
 		.verifies = options->verify_checksums,
-		.has_passes = options->kernel_times || options->verify_checksums || options->ring->flags,
+		.has_passes = options->kernel_times || options->verify_checksums ||
+	                      (options->ring->flags & ~(uint32_t)IBVCAP_RING_FLAG_LENT),
 	};
 	r = rx_receive_init(&w->receive);
 	if (r < 0) {

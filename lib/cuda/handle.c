@@ -58,6 +58,11 @@ static int follow_first(struct ibvcap_cuda *cuda)
 	if (r < 0)
 		return r;
 	memcpy(cuda->stream, info.stream, sizeof(cuda->stream));
+	if (info.flags & IBVCAP_RING_FLAG_LENT)
+		return error_set(
+			-EOPNOTSUPP,
+			"stream '%s': its payload rows are in memory that the program lent: the device has them",
+			cuda->stream);
 	r = cuda_device_open(&cuda->device, cuda->options.device);
 	return r == 0 ? cuda_follow(cuda, info.epoch) : r;
 }

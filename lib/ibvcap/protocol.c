@@ -34,6 +34,7 @@ static size_t protocol_message_bytes(const struct protocol_header *header)
 		[PROTOCOL_RECONFIGURE] = sizeof(struct protocol_reconfigure),
 		[PROTOCOL_OPEN_CHANNEL] = sizeof(struct protocol_open_channel),
 		[PROTOCOL_MAPPED] = sizeof(struct protocol_bare),
+		[PROTOCOL_LENT] = sizeof(struct protocol_lent),
 		[PROTOCOL_ATTACHED] = sizeof(struct protocol_attached),
 		[PROTOCOL_ERROR] = sizeof(struct protocol_error),
 		[PROTOCOL_END] = sizeof(struct protocol_header),
@@ -42,6 +43,7 @@ static size_t protocol_message_bytes(const struct protocol_header *header)
 		[PROTOCOL_READY] = sizeof(struct protocol_bare),
 		[PROTOCOL_JOINED] = sizeof(struct protocol_joined),
 		[PROTOCOL_RECALLED] = sizeof(struct protocol_bare),
+		[PROTOCOL_LEND] = sizeof(struct protocol_lend),
 	};
 
 	if (header->type == PROTOCOL_PART)
@@ -56,7 +58,7 @@ static bool protocol_is_body_sound(const union protocol_message *message)
 	switch (message->header.type) {
 	case PROTOCOL_ATTACH:
 		return IS_STRING(message->attach.stream) && message->attach.stream[0] &&
-		       IS_STRING(message->attach.group);
+		       IS_STRING(message->attach.group) && message->attach.lends <= 1;
 	case PROTOCOL_OPEN_CHANNEL:
 		return IS_STRING(message->open_channel.channel) && message->open_channel.channel[0];
 	case PROTOCOL_RECONFIGURE:

@@ -4,7 +4,9 @@
  * PROTOCOL_FDS_MAX descriptors. A client sends a request and the daemon answers, or answers PROTOCOL_ERROR instead:
  *
  *   PROTOCOL_ATTACH         → PROTOCOL_ATTACHED with the ring's descriptors. A member of a group gets PROTOCOL_JOINED
- *                             first, and the ring when there is a queue for it
+ *                             first, and the ring when there is a queue for it. One that lends memory gets
+ *                             PROTOCOL_LEND first, and the ring after PROTOCOL_LENT
+ *   PROTOCOL_LENT           → PROTOCOL_ATTACHED
  *   PROTOCOL_STATUS         → any number of PROTOCOL_PART, the daemon's first; PROTOCOL_END
  *   PROTOCOL_RECONFIGURE    → PROTOCOL_DONE
  *   PROTOCOL_OPEN_CHANNEL   → PROTOCOL_OPENED with the sender's descriptors; the client maps arena and page writable
@@ -13,8 +15,8 @@
  * PROTOCOL_RECALLED comes unasked: it wakes the owner of a queue that the group wants back
  * (IBVCAP_CONNECTION_RECALLED).
  *
- * The daemon closes descriptors that a client sends. A connection carries at most one attachment or sender, which ends
- * with the connection. A status may be asked for on any connection.
+ * The daemon closes descriptors that a client sends, but for a dma-buf with PROTOCOL_LENT. A connection carries at most
+ * one attachment or sender, which ends with the connection. A status may be asked for on any connection.
  */
 #ifndef IBVCAP_PROTOCOL_H
 #define IBVCAP_PROTOCOL_H
@@ -40,6 +42,7 @@ enum protocol_type {
 	PROTOCOL_RECONFIGURE = 3,
 	PROTOCOL_OPEN_CHANNEL = 4,
 	PROTOCOL_MAPPED = 5,
+	PROTOCOL_LENT = 6,
 	PROTOCOL_ATTACHED = 64,
 	PROTOCOL_ERROR = 65,
 	PROTOCOL_PART = 66,
@@ -49,6 +52,7 @@ enum protocol_type {
 	PROTOCOL_READY = 73,
 	PROTOCOL_JOINED = 77,
 	PROTOCOL_RECALLED = 78,
+	PROTOCOL_LEND = 79,
 };
 
 struct protocol_header {
@@ -70,10 +74,10 @@ struct protocol_attach {
 	uint16_t abi_major;
 	uint16_t abi_minor;
 	uint32_t queue;
-	uint32_t start;        /* enum ibvcap_start */
-	uint32_t policy;       /* enum ibvcap_policy */
-	uint32_t lease_blocks; /* 0 = the stream's default */
-	uint32_t reserved;
+	uint32_t start;                    /* enum ibvcap_start */
+	uint32_t policy;                   /* enum ibvcap_policy */
+	uint32_t lease_blocks;             /* 0 = the stream's default */
+	uint32_t lends;                    /* 1: the client lends memory for payload rows; 0 */
 	uint64_t start_value;              /* see struct rx_start_position */
 	char group[IBVCAP_GROUP_NAME_MAX]; /* not empty: any queue of the stream, as the group's next */
 	uint64_t member;                   /* of the group: the same in all its requests, chosen at random */
@@ -81,7 +85,7 @@ struct protocol_attach {
 
 /* Descriptors that come with PROTOCOL_ATTACHED, in this order. */
 enum protocol_attached_fd {
-	PROTOCOL_FD_PAYLOAD,
+	PROTOCOL_FD_PAYLOAD, /* of a ring with IBVCAP_RING_FLAG_LENT: the headers once more */
 	PROTOCOL_FD_HEADERS,
 	PROTOCOL_FD_RING,
 	PROTOCOL_FD_TAP_N, /* a tap gets those above only */
@@ -95,6 +99,18 @@ static_assert(PROTOCOL_FD_N <= PROTOCOL_FDS_MAX, "descriptors of one message");
 struct protocol_attached {
 	struct protocol_header header;
 	uint64_t epoch;
+};
+
+/* The client is to lend so many bytes for the payload rows of the ring. */
+struct protocol_lend {
+	struct protocol_header header;
+	uint64_t bytes;
+};
+
+/* With the descriptor of a dma-buf, open for reading and writing. */
+struct protocol_lent {
+	struct protocol_header header;
+	uint64_t offset; /* of the first row, in whole pages */
 };
 
 struct protocol_joined {
@@ -172,6 +188,8 @@ union protocol_message {
 	struct protocol_attach attach;
 	struct protocol_attached attached;
 	struct protocol_joined joined;
+	struct protocol_lend lend;
+	struct protocol_lent lent;
 	struct protocol_open_channel open_channel;
 	struct protocol_opened opened;
 	struct protocol_error error;

@@ -108,6 +108,17 @@ int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_by
 	return shm_make(shm, name, bytes, page_bytes, &call);
 }
 
+int shm_reserve(struct shm *shm, size_t bytes)
+{
+	struct shm new = {.bytes = bytes, .fd = -1, .page_bytes = SMALL_PAGE};
+
+	new.address = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (new.address == MAP_FAILED)
+		return -errno;
+	*shm = new;
+	return 0;
+}
+
 int shm_seal_readonly(struct shm *shm)
 {
 	/* Another user may open the memfd again through /proc: then only the inode's mode protects it. */

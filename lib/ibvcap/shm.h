@@ -27,6 +27,12 @@ struct shm {
 int shm_create(struct shm *shm, const char *name, size_t bytes, uint32_t page_bytes);
 
 /**
+ * Addresses of so many bytes without memory, which fault at each access: they stand for memory that only a device
+ * reaches. There is no descriptor. 0 or -errno.
+ */
+int shm_reserve(struct shm *shm, size_t bytes);
+
+/**
  * Seal memory that clients may only read: no size change, no new writable mapping, mode 0400. The daemon's own mapping,
  * made before, stays writable. Call it after all that needs a new writable mapping, such as registration.
  */

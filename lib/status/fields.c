@@ -56,7 +56,7 @@ static const struct status_field stream_fields[] = {
 	FIELD(interface, TEXT, LABEL, NULL, "The kernel's name of the interface"),
 	FIELD(device, TEXT, LABEL, NULL, "The backend's name of the device: the RDMA device, or empty"),
 	FIELD(backend, TEXT, LABEL, NULL, "The backend: verbs, xdp or packet"),
-	FIELD(state, TEXT, LABEL, NULL, "capturing, link_down, interface_gone, failed or ending"),
+	FIELD(state, TEXT, LABEL, NULL, "capturing, link_down, interface_gone, awaits_memory, failed or ending"),
 	FIELD(epoch, HEX, LABEL, NULL, "The run of the daemon that made the ring: a random number"),
 	FIELD(queue, U32, LABEL, NULL, "The queue of this entry, from 0"),
 	FIELD(n_queues, U32, LEVEL, NULL, "Queues of the stream"),

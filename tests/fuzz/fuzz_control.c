@@ -13,16 +13,21 @@
 #include "tests/support/small_ring.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define SLOTS 64u
 #define STEP  255
 
-enum step { TAKE_OUT, HANG_UP, WORKER_WORKS, WORKER_WAS_EARLIER, CONTROL_WORKS, STEPS_N };
+#define LENT_BYTES 4096
+
+enum step { TAKE_OUT, HANG_UP, WORKER_WORKS, WORKER_WAS_EARLIER, CONTROL_WORKS, LEND, STEPS_N };
 
 static struct config_stream stream = {.name = "s",
                                       .max_consumers = 1,
@@ -41,7 +46,10 @@ static struct config_channel out = {.name = "o",
                                     .n_destinations = 1,
                                     .page_bytes = 4096,
                                     .send_queue_slots = SLOTS};
+static const struct config_stream lent = {.name = "l", .payload_is_lent = true, .file = "fuzz.conf"};
 static struct config config = {.file = "fuzz.conf",
+                               .streams = &lent,
+                               .n_streams = 1,
                                .max_clients = 1,
                                .max_clients_per_user = 1,
                                .max_messages_per_s = 1u << 30,
@@ -65,6 +73,7 @@ static unsigned n_registered;
 static bool is_added; /* its worker has said so */
 static bool is_taken_out;
 static bool is_given_back; /* by its worker */
+static bool is_opening;    /* a stream with lent memory */
 static struct control *control;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -127,6 +136,29 @@ static struct backend_queue *make_worker(void)
 	must(rx_worker_prime(worker));
 	must(scripted_backend_ops.start(queue));
 	return queue;
+}
+
+/* Each descriptor is a dma-buf. In place of libc's. */
+int fstatfs(int, struct statfs *filesystem)
+{
+	*filesystem = (struct statfs){.f_type = DMA_BUF_MAGIC};
+	return 0;
+}
+
+static uint64_t lent_bytes(void *, const struct config_stream *)
+{
+	return LENT_BYTES;
+}
+
+/* In turn: another change is on its way; it begins, and the device refuses; it does not begin. */
+static int open_lent(void *, const struct config_stream *, int, uint64_t, struct failure *failure)
+{
+	static unsigned n;
+
+	if (n++ % 3 == 0)
+		return -EBUSY;
+	is_opening = n % 3 == 1;
+	return is_opening ? 0 : failure_set(failure, EX_UNAVAILABLE, EINVAL, "refused");
 }
 
 static int register_arena(void *context, const struct shm *arena, const void **registration, struct failure *failure)
@@ -239,7 +271,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	                                        .event = event,
 	                                        .listener = &listener,
 	                                        .worker_ended = worker_ended,
-	                                        .reconfigure = change};
+	                                        .reconfigure = change,
+	                                        .lent_bytes = lent_bytes,
+	                                        .open_lent = open_lent};
 
 	must(control_new(&control, &options, NULL));
 	must(control_add_stream(control, &control_stream));
@@ -255,7 +289,8 @@ static size_t send_message(int fd, const uint8_t *data, size_t size)
 	                               [PROTOCOL_STATUS] = sizeof(struct protocol_bare),
 	                               [PROTOCOL_RECONFIGURE] = sizeof(struct protocol_reconfigure),
 	                               [PROTOCOL_OPEN_CHANNEL] = sizeof(struct protocol_open_channel),
-	                               [PROTOCOL_MAPPED] = sizeof(struct protocol_bare)};
+	                               [PROTOCOL_MAPPED] = sizeof(struct protocol_bare),
+	                               [PROTOCOL_LENT] = sizeof(struct protocol_lent)};
 	uint8_t kind = data[0];
 	size_t body = data[1] * 8u;
 	union protocol_message message = {0};
@@ -299,6 +334,9 @@ static void do_control(void)
 {
 	users_drain(&control->users);
 	must(sd_event_run(event, 0));
+	if (is_opening)
+		control_opened_lent(control, -EINVAL, "refused by the device");
+	is_opening = false;
 	if (!is_given_back || !control_channel_is_empty(&control_channel))
 		return;
 	control_remove_channel(&control_channel);
@@ -337,6 +375,18 @@ static int come(void)
 	return fds[1];
 }
 
+static void lend(int fd, uint8_t step)
+{
+	struct protocol_lent message = {.offset = step & 1 ? 0 : 4096};
+	int memory = memfd_create("lent", MFD_CLOEXEC);
+
+	must(memory);
+	must(ftruncate(memory, LENT_BYTES));
+	protocol_init(&message.header, PROTOCOL_LENT, sizeof(message));
+	(void)protocol_send(fd, &message.header, &memory, 1);
+	close(memory);
+}
+
 /* The client's end of its connection from then on. */
 static int take_step(int fd, uint8_t step)
 {
@@ -357,6 +407,9 @@ static int take_step(int fd, uint8_t step)
 	case CONTROL_WORKS:
 		do_control();
 		break;
+	case LEND:
+		lend(fd, step);
+		break;
 	case STEPS_N:
 		break;
 	}
@@ -365,7 +418,7 @@ static int take_step(int fd, uint8_t step)
 
 static bool is_at_rest(void)
 {
-	return control->users.n_sessions == 0 && !is_taken_out &&
+	return control->users.n_sessions == 0 && !is_taken_out && TAILQ_EMPTY(&control->lends) && !control->lending &&
 	       TAILQ_FIRST(&control->rx_streams)->queues[0]->endpoint.n_clients == 0 &&
 	       TAILQ_FIRST(&control->tx_endpoints)->endpoint.n_clients == 0;
 }

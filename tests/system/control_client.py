@@ -7,11 +7,12 @@ import struct
 
 MAGIC = 0x50414349
 VERSION = 5
-ATTACH, STATUS, CHANGE, OPEN_CHANNEL, MAPPED = range(1, 6)
+ATTACH, STATUS, CHANGE, OPEN_CHANNEL, MAPPED, LENT = range(1, 7)
 RELOAD, ADD_STREAM, REMOVE_STREAM = 1, 2, 3  # of CHANGE
 LOSSY, LOSSLESS, TAP = range(3)
 ATTACHED, ERROR, PART = range(64, 67)
 END, DONE, OPENED, READY = range(70, 74)
+LEND = 79
 DAEMON, STREAM, FLOW, CONSUMER, CHANNEL, SENDER, INTERFACE = range(7)  # parts of a status
 
 RING_COUNTERS = ["matched", "published", "no_buffer", "errored", "published_bytes", "truncated", "short", "irregular",
@@ -157,11 +158,31 @@ class Client:
         assert (magic, version, size) == (MAGIC, VERSION, len(data))
         return kind, data[HEADER.size:], list(fds)
 
-    def attach(self, stream, lease_blocks=0, abi_major=1, policy=0, queue=0):
+    def ask_to_attach(self, stream, lease_blocks=0, abi_major=1, policy=0, queue=0, lends=0, group=b""):
+        """The first answer: (type, body, descriptors)."""
+        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, queue, 0, policy, lease_blocks, lends, 0,
+                                           group, 0))
+        kind, body, fds = self.receive()
+        decode(kind, body)
+        return kind, body, fds
+
+    def attach(self, stream, **options):
         """Returns descriptors: payload, headers, ring; for a consumer (not for a tap) also state, page and wake
         socket."""
-        self.send(ATTACH, ATTACH_BODY.pack(stream.encode(), abi_major, 0, queue, 0, policy, lease_blocks, 0, 0,
-                                           b"", 0))
+        kind, _, fds = self.ask_to_attach(stream, **options)
+        assert kind == ATTACHED
+        return fds
+
+    def ask_to_lend(self, stream):
+        """Bytes that the daemon wants."""
+        kind, body, _ = self.ask_to_attach(stream, lends=1)
+        assert kind == LEND
+        return struct.unpack("=Q", body)[0]
+
+    def lend(self, offset, *fds):
+        """Returns descriptors, as attach()."""
+        body = struct.pack("=Q", offset)
+        socket.send_fds(self.socket, [HEADER.pack(MAGIC, VERSION, LENT, HEADER.size + len(body), 0) + body], fds)
         kind, body, fds = self.receive()
         decode(kind, body)
         assert kind == ATTACHED

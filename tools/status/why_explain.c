@@ -158,6 +158,15 @@ static void explain_gone_interface(const struct why_facts *facts, struct why_rep
 		                    "daemon's log says why it cannot be opened");
 }
 
+static void explain_awaited_memory(const struct why_facts *facts, struct why_report *report)
+{
+	if (strcmp(facts->stream->state, "awaits_memory") == 0)
+		why_add_stream_line(report, WHY_NOTE, "stream", "awaits_memory", 1,
+		                    "the stream captures nothing until its consumer lends memory for the payload rows "
+		                    "(payload_memory)",
+		                    "start that program; if it is refused, its own message says why");
+}
+
 static void explain_matched(const struct why_facts *facts, struct why_report *report)
 {
 	static const char term[] = "matched";
@@ -355,6 +364,7 @@ void why_explain(const struct why_facts *facts, struct why_report *report)
 	report->n_lines = 0;
 	explain_link(facts, report);
 	explain_gone_interface(facts, report);
+	explain_awaited_memory(facts, report);
 	explain_age(facts, report);
 	explain_port(facts, report);
 	explain_out_of_buffer(facts, report);

@@ -332,6 +332,7 @@ const struct backend_ops verbs_backend_ops = {
 	.capabilities = verbs_capabilities,
 	.register_memory = verbs_register_memory,
 	.unregister_memory = verbs_unregister_memory,
+	.register_dmabuf = verbs_register_dmabuf,
 	.create_queue = verbs_create_queue,
 	.create_group = verbs_create_group,
 	.destroy_queue = verbs_destroy_queue,

@@ -29,22 +29,26 @@ static int verbs_explain_registration(const struct verbs_backend *backend, size_
 	                   strerror(error), verbs_explain_limit(error));
 }
 
+/*
+ * Relaxed ordering lets the root complex reorder the writes of packets, but never puts a completion before its packet
+ * (ibv_reg_mr(3)). The flag is optional: a driver that does not know it ignores it.
+ */
+static unsigned verbs_memory_access(const struct verbs_backend *backend)
+{
+	return IBV_ACCESS_LOCAL_WRITE | (backend->strict_ordering ? 0 : IBV_ACCESS_RELAXED_ORDERING);
+}
+
 int verbs_register_memory(struct backend *base, void *address, size_t bytes, struct backend_memory **out,
                           struct failure *failure)
 {
 	struct verbs_backend *backend = verbs_backend(base);
-	/*
-	 * Relaxed ordering lets the root complex reorder the writes of packets, but never puts a completion before its
-	 * packet (ibv_reg_mr(3)). The flag is optional: a driver that does not know it ignores it.
-	 */
-	const unsigned access = IBV_ACCESS_LOCAL_WRITE | (backend->strict_ordering ? 0 : IBV_ACCESS_RELAXED_ORDERING);
 	struct verbs_memory *memory;
 
 	memory = calloc(1, sizeof(*memory));
 	if (!memory)
 		return failure_no_memory(failure);
 	memory->base.backend = base;
-	memory->mr = ibv_reg_mr(backend->pd, address, bytes, access);
+	memory->mr = ibv_reg_mr(backend->pd, address, bytes, verbs_memory_access(backend));
 	if (!memory->mr) {
 		int error = errno;
 
@@ -53,6 +57,46 @@ int verbs_register_memory(struct backend *base, void *address, size_t bytes, str
 	}
 	*out = &memory->base;
 	return 0;
+}
+
+static const char *verbs_explain_dmabuf(int error)
+{
+	switch (error) {
+	case EOPNOTSUPP: /* mlx5_ib: without CONFIG_INFINIBAND_ON_DEMAND_PAGING; ib_core: a driver without the call */
+	case EPROTONOSUPPORT:
+		return ": the kernel or the device's driver registers no dma-bufs: mlx5 needs Linux 5.12 or later with "
+		       "CONFIG_INFINIBAND_ON_DEMAND_PAGING";
+	case EINVAL: /* mlx5_ib: mlx5r_umr_can_load_pas() */
+		return ": the driver takes no region of that size or place; a smaller ring may fit (history_blocks, "
+		       "slots_per_block)";
+	default: /* of the exporter, when the device attaches to it */
+		return *verbs_explain_limit(error) ? verbs_explain_limit(error)
+		                                   : ": the device that has the memory may be out of this one's reach: "
+		                                     "see 'nvidia-smi topo -m' and the kernel log";
+	}
+}
+
+int verbs_register_dmabuf(struct backend *base, const struct backend_dmabuf *dmabuf, struct backend_memory **out,
+                          struct failure *failure)
+{
+	struct verbs_backend *backend = verbs_backend(base);
+	struct verbs_memory *memory;
+	int error;
+
+	memory = calloc(1, sizeof(*memory));
+	if (!memory)
+		return failure_no_memory(failure);
+	memory->base.backend = base;
+	memory->mr = ibv_reg_dmabuf_mr(backend->pd, dmabuf->offset, dmabuf->bytes, (uintptr_t)dmabuf->address,
+	                               dmabuf->fd, verbs_memory_access(backend));
+	if (memory->mr) {
+		*out = &memory->base;
+		return 0;
+	}
+	error = errno;
+	free(memory);
+	return failure_set(failure, EX_UNAVAILABLE, error, "cannot register %zu bytes of a dma-buf with %s: %s%s",
+	                   dmabuf->bytes, verbs_device_name(backend), strerror(error), verbs_explain_dmabuf(error));
 }
 
 void verbs_unregister_memory(struct backend_memory *base)

@@ -223,6 +223,8 @@ const char *verbs_explain_flow(int error, const struct flow_rule *rule);
 int verbs_register_memory(struct backend *backend, void *address, size_t bytes, struct backend_memory **memory,
                           struct failure *failure);
 void verbs_unregister_memory(struct backend_memory *memory);
+int verbs_register_dmabuf(struct backend *backend, const struct backend_dmabuf *dmabuf, struct backend_memory **memory,
+                          struct failure *failure);
 
 /* ---- queue.c -------------------------------------------------------------------------------------- */
 

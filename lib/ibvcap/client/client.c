@@ -86,14 +86,25 @@ int client_connect(struct client *client, const char *path, uint32_t timeout_ms)
 	return 0;
 }
 
-int client_send(struct client *client, const struct protocol_header *request)
+static int client_check_sent(const struct client *client, int r)
 {
-	int r = protocol_send(client->socket, request, NULL, 0);
-
 	/* The daemon may have refused this connection and hung up: its reason waits in the socket. */
 	if (r == -EPIPE || r == -ECONNRESET)
 		return 0;
 	return r < 0 ? client_explain_lost(client->socket, client->path, r == -EAGAIN ? -ETIMEDOUT : r) : 0;
+}
+
+int client_send(struct client *client, const struct protocol_header *request)
+{
+	return client_check_sent(client, protocol_send(client->socket, request, NULL, 0));
+}
+
+int client_send_descriptor(struct client *client, const struct protocol_header *request, int fd)
+{
+	int r = protocol_send(client->socket, request, &fd, 1);
+
+	return r == -EBADF ? error_set(r, "control socket '%s': the descriptor %d is not open", client->path, fd)
+	                   : client_check_sent(client, r);
 }
 
 static int client_wait_readable(const struct client *client)

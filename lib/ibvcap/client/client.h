@@ -31,6 +31,9 @@ const char *client_path(const char *path);
 
 int client_send(struct client *client, const struct protocol_header *request);
 
+/** The same with a descriptor, which stays open. */
+int client_send_descriptor(struct client *client, const struct protocol_header *request, int fd);
+
 /**
  * Receive the next message of the answer. 0 and a message of any type but PROTOCOL_ERROR, which becomes an error with
  * its errno and text. fds, n_fds as in protocol_recv(). -ETIMEDOUT, -ECONNREFUSED the daemon hung up, -EPROTO.

@@ -336,6 +336,11 @@ int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *len
 	struct ibvcap_meta copy;
 	int r;
 
+	if (rx->options.lend)
+		return error_set(-EOPNOTSUPP,
+		                 "stream '%s': its payload is in memory of a device: read it there, by "
+		                 "ibvcap_rx_acquire()",
+		                 rx->shared.stream);
 	do {
 		r = acquire(rx, &batch, 1, 1, timeout_ms);
 		if (r <= 0)

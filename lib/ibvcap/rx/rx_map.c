@@ -8,6 +8,7 @@
 #include "lib/ibvcap/rx/rx_queue.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static bool rx_is_geometry_sound(const struct rx_queue *queue, const struct ibvcap_ring *ring)
 {
@@ -97,6 +98,8 @@ static int rx_map_geometry(struct rx_queue *queue)
 	memcpy((void *)&copy, queue->ring_shm.address, sizeof(copy));
 	if (!rx_is_geometry_sound(queue, &copy))
 		return segment_reject("ring", "positions outside of its segments");
+	if (queue->is_lent != !!(copy.flags & IBVCAP_RING_FLAG_LENT))
+		return segment_reject("ring", "its payload is not in the memory that was lent for it");
 	rx_copy_geometry(queue, &copy);
 	if (!queue->is_tap)
 		r = rx_map_state(queue);
@@ -120,10 +123,18 @@ int rx_map_segments(struct rx_queue *queue, const int fds[PROTOCOL_FD_N], uint64
 	};
 	int r;
 
+	const unsigned first = queue->shared->lent ? PROTOCOL_FD_HEADERS : PROTOCOL_FD_PAYLOAD;
+	const unsigned n = queue->is_tap ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_CONSUMER_PAGE + 1;
+
 	queue->waiter.socket = fds[PROTOCOL_FD_WAKE_SOCKET];
 	queue->generation = queue->shared->n_mappings;
 	queue->shared->n_mappings += RX_MEMORY_KINDS;
-	r = segment_map_all(segments, queue->is_tap ? PROTOCOL_FD_TAP_N : PROTOCOL_FD_CONSUMER_PAGE + 1, fds, epoch,
-	                    "ring");
+	if (queue->shared->lent) {
+		close(fds[PROTOCOL_FD_PAYLOAD]);
+		queue->is_lent = true;
+		queue->payload.address = queue->shared->lent;
+		queue->payload.bytes = queue->shared->lent_bytes;
+	}
+	r = segment_map_all(segments + first, n - first, fds + first, epoch, "ring");
 	return r == 0 ? rx_map_geometry(queue) : r;
 }

@@ -80,7 +80,7 @@ bool rx_queue_describe_memory(const struct rx_queue *queue, enum ibvcap_rx_memor
 		.queue = queue->info.queue,
 		.kind = kind,
 	};
-	return shm->address;
+	return shm->address && !(queue->is_lent && kind == IBVCAP_RX_MEMORY_PAYLOAD);
 }
 
 static void rx_queue_tell_unmap(const struct rx_queue *queue)
@@ -97,6 +97,8 @@ void rx_queue_unmap(struct rx_queue *queue)
 {
 	if (queue->shared->on_unmap && owner_is_here(queue->shared->owner))
 		rx_queue_tell_unmap(queue);
+	if (queue->is_lent)
+		queue->payload = (struct shm)SHM_INIT;
 	shm_deinit(&queue->payload);
 	shm_deinit(&queue->headers);
 	shm_deinit(&queue->ring_shm);

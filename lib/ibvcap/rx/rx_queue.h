@@ -30,10 +30,12 @@ struct rx_shared {
 	const uint32_t *owner; /* see owner.h */
 	char *path;            /* of the control socket */
 	char stream[IBVCAP_STREAM_NAME_MAX];
-	uint64_t member;                   /* of a group: see struct protocol_attach */
-	int poll_fd;                       /* epoll set, the result of ibvcap_rx_fd(); -1: none yet */
-	struct ibvcap_rx_counts counts;    /* of epochs that ended, and of queues that were given up */
-	uint64_t n_mappings;               /* made so far */
+	uint64_t member;                /* of a group: see struct protocol_attach */
+	int poll_fd;                    /* epoll set, the result of ibvcap_rx_fd(); -1: none yet */
+	struct ibvcap_rx_counts counts; /* of epochs that ended, and of queues that were given up */
+	uint64_t n_mappings;            /* made so far */
+	void *lent;                     /* memory of the program's device, lent for the newest ring; NULL: none */
+	uint64_t lent_bytes;
 	ibvcap_rx_unmap_function on_unmap; /* NULL: nobody asks */
 	void *on_unmap_context;
 };
@@ -62,6 +64,7 @@ struct rx_reattach {
 	bool failed;          /* the queue has failed, by its ring or by the daemon's answer */
 	int error;            /* the search has failed: every later call returns this */
 	struct client client; /* the connection whose answer the handle waits for */
+	bool has_lent;        /* that answer is the ring, and no more the request for memory */
 	uint64_t deadline_ns;
 	uint64_t try_at_ns;
 	uint64_t pause_ns;
@@ -87,6 +90,7 @@ struct rx_queue {
 	const struct ibvcap_consumer_state *state; /* likewise; a tap has none */
 	struct ibvcap_consumer_page *page;         /* a tap has none */
 	bool is_tap;
+	bool is_lent; /* payload is no mapping, but memory that the program lent */
 
 	/* Private copies, checked against the sizes of the mappings. */
 	struct ibvcap_rx_info info;
@@ -211,6 +215,12 @@ int rx_open_fill_request(struct protocol_attach *request, const char *stream, co
 
 /** Attach to the queue that the options name. Errors of ibvcap_rx_open(). */
 int rx_open_queue(struct rx_queue **queue, struct rx_shared *shared, const struct ibvcap_rx_options *options);
+
+/**
+ * Receive the request for memory, have the program lend some, and send it to the daemon. Errors of ibvcap_rx_open()
+ * and of the program's function.
+ */
+int rx_open_lend(struct rx_shared *shared, struct client *client, const struct ibvcap_rx_options *options);
 
 /** Receive the ring, and make a queue of it, which takes the client's socket over. Errors of ibvcap_rx_open(). */
 int rx_open_receive(struct rx_queue **queue, struct rx_shared *shared, struct client *client,

@@ -65,6 +65,7 @@ static void rx_reattach_pause(struct rx_queue *queue, uint64_t now_ns)
 	struct rx_reattach *reattach = &queue->reattach;
 
 	rx_poll_close(queue, &reattach->client.socket);
+	reattach->has_lent = false;
 	snprintf(reattach->last_try, sizeof(reattach->last_try), "%s", ibvcap_error_text());
 	reattach->try_at_ns = now_ns + reattach->pause_ns;
 	reattach->pause_ns = reattach->pause_ns * 2 < PAUSE_NS_MAX ? reattach->pause_ns * 2 : PAUSE_NS_MAX;
@@ -163,7 +164,7 @@ static void rx_take_over(struct rx_queue *queue, struct rx_queue *new)
 		rx_begin_epoch(queue, new);
 	else if (new->taken_over)
 		new->reattach.next_flags |= IBVCAP_RX_BATCH_FLAG_TAKEN_OVER;
-	new->reattach.away = new->reattach.joined = new->reattach.failed = false;
+	new->reattach.away = new->reattach.joined = new->reattach.failed = new->reattach.has_lent = false;
 	free(queue->batch_starts);
 	*queue = *new;
 	free(new);
@@ -225,15 +226,27 @@ static int rx_reattach_receive_joined(struct rx_reattach *reattach)
 	return 0;
 }
 
-/* The answer has come. 1: attached; 0: refused, try again later; -errno: the search has failed. */
+static int rx_reattach_lend(struct rx_queue *queue)
+{
+	struct rx_reattach *reattach = &queue->reattach;
+	int r = rx_open_lend(queue->shared, &reattach->client, &reattach->options);
+
+	reattach->has_lent = r == 0;
+	return r;
+}
+
+/* The answer has come. 1: attached; 0: another one follows, or try again later; -errno: the search has failed. */
 static int rx_reattach_take_answer(struct rx_queue *queue, uint64_t now_ns)
 {
 	struct rx_reattach *reattach = &queue->reattach;
 	bool is_joining = reattach->options.group[0] && !reattach->joined;
-	int r = is_joining ? rx_reattach_receive_joined(reattach) : rx_reattach_open(queue, now_ns);
+	bool is_lending = reattach->options.lend && !reattach->has_lent;
+	int r = is_joining   ? rx_reattach_receive_joined(reattach)
+	        : is_lending ? rx_reattach_lend(queue)
+	                     : rx_reattach_open(queue, now_ns);
 
 	if (r == 0)
-		return !is_joining;
+		return !is_joining && !is_lending;
 	reattach->failed |= r == -EIO;
 	if (!rx_reattach_is_passing(r))
 		return rx_reattach_give_up(queue, r == -ESRCH ? -ENODEV : r);

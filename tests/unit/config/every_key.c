@@ -36,6 +36,7 @@ static const struct every_key_sample samples[] = {
 	{&stream_keys, "application_header_bytes", "40", "65507"},
 	{&stream_keys, "row_stride", "1024", "131073"},
 	{&stream_keys, "zero_rest", "true", "1"},
+	{&stream_keys, "payload_memory", "\"daemon\"", "\"device\""},
 	{&stream_keys, "flow_numbers", "true", "\"on\""},
 	{&stream_keys, "hash", "\"toeplitz\"", "\"crc\""},
 	{&stream_keys, "hash_fields", "\"addresses\"", "\"mac\""},

@@ -96,6 +96,40 @@ Test(config, moderation_without_events_is_refused)
 	               ":5: moderation_us = 50 with poll = \"busy\"", "\"adaptive\" or \"event\"");
 }
 
+/* Each with the reason, and what is accepted in its place. */
+Test(config, lent_memory_is_refused_with_what_a_cpu_would_have_to_read_or_write)
+{
+#define LENT "payload_memory = \"consumer\"; "
+	static const char *const refused[][2] = {
+		{LENT "max_consumers = 1; backend = \"xdp\";", "accepted is backend = \"verbs\""},
+		{LENT "max_consumers = 1; backend = \"packet\";", "the CPU copies packets"},
+		{LENT "max_consumers = 1; queues = 2;", "accepted is queues = 1"},
+		{LENT "max_consumers = 2;", "accepted is max_consumers = 1"},
+		{LENT "max_consumers = 1; zero_rest = true;", "accepted is zero_rest = false"},
+		{LENT "max_consumers = 1; verify_checksums = true;", "accepted is verify_checksums = false"},
+		{LENT "max_consumers = 1; reassemble = \"on\";", "accepted is reassemble = \"off\""},
+		{LENT "max_consumers = 1; sequence = { bytes = 4; };", "sequence with payload_memory"},
+		{LENT "max_consumers = 1; sequence = { bytes = 4; source_offset = 7; source_bytes = 2; }; "
+	              "application_header_bytes = 8;",
+	         "accepted is application_header_bytes"},
+		{LENT "max_consumers = 1; sensor_time = { offset = 8; bytes = 8; }; application_header_bytes = 8;",
+	         "sensor_time with payload_memory"},
+	};
+	struct config *config;
+
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		expect_refused(load_with("", refused[i][0], ""), ":5: ", refused[i][1]);
+	config = load_with("",
+	                   LENT "max_consumers = 1; application_header_bytes = 16; lossless_deadline_ms = 5; "
+	                        "sequence = { bytes = 4; source_offset = 6; source_bytes = 2; }; "
+	                        "sensor_time = { offset = 8; bytes = 8; };",
+	                   "copy = true;");
+	cr_assert(config != NULL, "%s", failure.text);
+	cr_expect(config->streams[0].payload_is_lent);
+	config_free(config);
+#undef LENT
+}
+
 Test(config, xdp_with_the_cards_time_is_refused_with_packet_as_the_remedy)
 {
 	struct config *config;

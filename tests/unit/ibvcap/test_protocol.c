@@ -23,6 +23,8 @@ static const struct {
 	{PROTOCOL_END, sizeof(struct protocol_header)},
 	{PROTOCOL_OPEN_CHANNEL, sizeof(struct protocol_open_channel)},
 	{PROTOCOL_MAPPED, sizeof(struct protocol_bare)},
+	{PROTOCOL_LENT, sizeof(struct protocol_lent)},
+	{PROTOCOL_LEND, sizeof(struct protocol_lend)},
 	{PROTOCOL_OPENED, sizeof(struct protocol_opened)},
 	{PROTOCOL_READY, sizeof(struct protocol_bare)},
 	{PROTOCOL_JOINED, sizeof(struct protocol_joined)},
@@ -116,6 +118,17 @@ Test(protocol_check, strings_are_terminated)
 }
 
 /* test_status has what a part may not be. */
+Test(protocol_check, a_client_lends_or_does_not)
+{
+	union protocol_message message;
+
+	make(&message, 0);
+	message.attach.lends = 1;
+	cr_expect_eq(protocol_check(&message, sizeof(message.attach)), 0);
+	message.attach.lends = 2;
+	cr_expect_eq(protocol_check(&message, sizeof(message.attach)), -EPROTO);
+}
+
 Test(protocol_check, a_part_has_a_header_and_is_sound)
 {
 	struct ibvcap_status_daemon daemon = {.size = sizeof(daemon), .version = "1"};

@@ -92,6 +92,7 @@ LIE(a_table_between_words, ring->table_offset += 2)
 LIE(meta_elsewhere, ring->meta_offset = ring->segment.bytes)
 LIE(meta_that_overflows, ring->meta_offset = UINT64_MAX - 15)
 LIE(meta_between_words, ring->meta_offset += 4)
+LIE(memory_that_nobody_lent, ring->flags |= IBVCAP_RING_FLAG_LENT)
 LIE(no_quota, state->lease_blocks = 0)
 LIE(more_quota_than_slots, state->lease_blocks = IBVCAP_LEASE_SLOTS_MAX + 1)
 

@@ -11,6 +11,7 @@
 #include <ibvcap/ibvcap.h>
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <sys/mman.h>
 
 #define SEED    3
 #define OLD     0xee
@@ -56,6 +57,16 @@ static void tear_down(void)
 
 TestSuite(rx_rows, .init = set_up, .fini = tear_down);
 
+/* The device reaches memory that a consumer lent, and the daemon does not: an access is a SIGSEGV. */
+static void reach_lent_rows(bool can)
+{
+	if (config.payload_is_lent)
+		cr_assert(
+			eq(int,
+		           mprotect(ring.payload.address, ring.payload.bytes, can ? PROT_READ | PROT_WRITE : PROT_NONE),
+		           0));
+}
+
 static void begin(void)
 {
 	const struct rx_ring_options options = geometry_of_ring(&config, false, 0, 1);
@@ -71,6 +82,7 @@ static void begin(void)
 	const struct backend_ops *ops = &scripted_backend_ops;
 
 	cr_assert(eq(int, rx_ring_init(&ring, &options, NULL), 0));
+	reach_lent_rows(true);
 	memset(ring.payload.address, OLD, ring.payload.bytes);
 	memset(ring.headers.address, OLD, ring.headers.bytes);
 	queue_options.header_bytes = ring.header_bytes;
@@ -94,8 +106,10 @@ static uint32_t arrive(const uint8_t *frame, uint32_t bytes)
 	uint32_t i = (uint32_t)consumer_load_head(ring.ring);
 
 	cr_assert(scripted_arrive(queue, frame, bytes));
+	reach_lent_rows(false);
 	while (rx_worker_do_work(worker) > 0)
 		;
+	reach_lent_rows(true);
 	cr_assert(eq(u64, consumer_load_head(ring.ring), i + 1u));
 	batch = (struct ibvcap_rx_batch){
 		.payload = ring.payload.address,
@@ -179,6 +193,51 @@ Test(rx_rows, longer_headers_move_the_payload_and_a_packet_that_ends_in_its_head
 	}
 	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_ERRORED]), 0));
 	cr_expect(eq(u64, counter_get(&ring.ring->counters[IBVCAP_RX_COUNTER_PUBLISHED]), 5));
+}
+
+Test(rx_rows, the_worker_touches_no_lent_row_whatever_comes)
+{
+	static const struct frame_options kinds[] = {
+		{.payload_bytes = 100},
+		{.payload_bytes = 20},
+		{.payload_bytes = 150},
+		{.payload_bytes = 0},
+		{.payload_bytes = 60, .n_vlan_tags = 1},
+		{.payload_bytes = 60, .n_vlan_tags = 4},
+		{.payload_bytes = 200, .n_vlan_tags = 2},
+	};
+	const uint16_t cut = IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_UNUSABLE;
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes, i;
+
+	config.payload_is_lent = true;
+	begin();
+	cr_expect(ring.payload.fd < 0 && ring.flags == IBVCAP_RING_FLAG_LENT);
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+		i = arrive_udp(&kinds[k], frame, &bytes);
+		cr_expect(eq(u32, batch.meta[i].flags & cut, kinds[k].n_vlan_tags ? cut : 0), "kind %zu", k);
+		expect_bytes(batch.payload + (size_t)i * batch.stride, frame + NETWORK,
+		             bytes - NETWORK < 100 ? bytes - NETWORK : 100);
+	}
+	for (size_t n = 0; n < sizeof(frame); n += 7) {
+		scripted_next_status(queue, n % 2 ? BACKEND_LENGTH_ERROR : BACKEND_OK);
+		arrive(frame, (uint32_t)(n ? n : 1));
+	}
+}
+
+/* With a header row that has room for the tag, the packet is as it is in the daemon's memory. */
+Test(rx_rows, longer_headers_that_fit_a_header_row_are_read_there)
+{
+	uint8_t frame[FRAME_BYTES_MAX];
+	uint32_t bytes, i;
+
+	config.payload_is_lent = true;
+	config.application_header_bytes = 16;
+	begin();
+	i = arrive_udp(&(struct frame_options){.payload_bytes = 90, .n_vlan_tags = 1}, frame, &bytes);
+	cr_expect(eq(u32, batch.meta[i].flags, IBVCAP_PACKET_FLAG_IRREGULAR | IBVCAP_PACKET_FLAG_SHORT));
+	cr_expect(eq(u32, batch.meta[i].length, 90 - 16));
+	expect_bytes(ibvcap_rx_payload(&batch, i), frame + NETWORK + 4 + 16, 90 - 16);
 }
 
 Test(rx_rows, frames_are_whole_whatever_is_in_them)

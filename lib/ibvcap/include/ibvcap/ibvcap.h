@@ -114,6 +114,26 @@ enum ibvcap_start {
 #define IBVCAP_NO_REATTACH UINT32_MAX
 #define IBVCAP_QUEUE_ALL   UINT32_MAX /* one handle and one descriptor for all queues of the stream */
 
+/** Memory of a device that a consumer lends: see lend of struct ibvcap_rx_options. */
+struct ibvcap_rx_lent {
+	size_t size;
+	uint64_t offset; /* of the first payload row in the dma-buf, in whole pages */
+	/*
+	 * Where the program has that byte, on its device. The library only computes with it, so that payload in batches
+	 * points to the rows there. Not NULL.
+	 */
+	void *address;
+	int fd; /* of the dma-buf, open for reading and writing; the caller may close it after ibvcap_rx_open() */
+	uint32_t reserved;
+};
+
+/**
+ * Fill in lent, whose size is set: a dma-buf with at least so many bytes from offset on. Called in ibvcap_rx_open(),
+ * and in the calls that find the next daemon, which may want another number of bytes: the caller then holds no batch,
+ * and nothing is written any more to what it lent before. 0; -errno: the call that wanted memory fails with it.
+ */
+typedef int (*ibvcap_rx_lend_function)(void *context, uint64_t bytes, struct ibvcap_rx_lent *lent);
+
 /** Options of ibvcap_rx_open(). 0 means the default for every field. */
 struct ibvcap_rx_options {
 	size_t size;
@@ -130,6 +150,13 @@ struct ibvcap_rx_options {
 	 * the others go on where it is. Not with a tap.
 	 */
 	char group[IBVCAP_GROUP_NAME_MAX];
+	/*
+	 * Not NULL: be the only consumer of a stream with payload_memory = "consumer", and lend it memory for its
+	 * payload rows, to which the card writes. Headers and meta are in memory of the host, as always. Not with a
+	 * tap, a group or IBVCAP_QUEUE_ALL. The stream captures from ibvcap_rx_open() to ibvcap_rx_close().
+	 */
+	ibvcap_rx_lend_function lend;
+	void *lend_context;
 };
 
 enum ibvcap_rx_batch_flag {
@@ -318,7 +345,7 @@ int ibvcap_rx_release(struct ibvcap_rx *rx, const struct ibvcap_rx_batch *batch)
  * are left out. Returns 1, 0: no packet in time, or an error of ibvcap_rx_acquire(). *length is the payload's length.
  * meta->flags also says what happened just before this packet: IBVCAP_PACKET_FLAG_GAP, _GAP_UNKNOWN (the daemon was
  * restarted), _DEMOTED. A waiting tap looks every millisecond. A consumer with a quota of 1 lease must release its
- * batch first.
+ * batch first. -EOPNOTSUPP: the handle lends memory, which is read on its device.
  */
 int ibvcap_rx_recv(struct ibvcap_rx *rx, void *buffer, size_t bytes, size_t *length, struct ibvcap_meta *meta,
                    int timeout_ms);
@@ -902,7 +929,7 @@ struct ibvcap_status_stream {
 	char interface[16]; /* of the kernel */
 	char device[64];    /* of the backend: RDMA device name, or empty */
 	char backend[16];
-	char state[16]; /* "capturing", "link_down", "interface_gone", "failed", "ending" */
+	char state[16]; /* "capturing", "link_down", "interface_gone", "awaits_memory", "failed", "ending" */
 	uint64_t epoch;
 	uint32_t queue; /* from 0: a stream with several queues has one such entry for each */
 	uint32_t slot_bytes;

@@ -224,6 +224,8 @@ enum ibvcap_ring_flag {
 	IBVCAP_RING_FLAG_FRAMES = 1 << 0,    /* layout = "frame": whole frames, not UDP payloads */
 	IBVCAP_RING_FLAG_ZERO_REST = 1 << 1, /* zero_rest: a payload row is 0 behind what its packet filled */
 	IBVCAP_RING_FLAG_FLOWS = 1 << 2,     /* flow_numbers: meta has the number of the flow */
+	/* payload_memory = "consumer": payload rows are in memory that the consumer lent. */
+	IBVCAP_RING_FLAG_LENT = 1 << 3,
 };
 
 /* Indices of the ring segment's counters; labels are in counters.h. Append only. Units: packets unless said. */
