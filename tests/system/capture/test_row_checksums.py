@@ -16,7 +16,8 @@ IPV4 = [(RIGHT, {}), (WRONG, {}), (NONE, {}), (WRONG_HEADER, {}), (RIGHT, OPTION
 
 
 def frame_with(wire, kind, number, options, destination=None):
-    frame = bytearray(wire.frame(bytes([number]) * BYTES, PORT, destination, udp_checksum=True, **options))
+    payload = bytes(number + i for i in range(BYTES))
+    frame = bytearray(wire.frame(payload, PORT, destination, udp_checksum=True, **options))
     udp_at = len(frame) - BYTES - 8
     if kind == NONE:
         frame[udp_at + 6:udp_at + 8] = bytes(2)
