@@ -102,8 +102,10 @@ class Card(wires.Wire):
         self.take(mac(self.number, 1), self.net.tx, self.tx)
         self.configure(1500)
         # qemu makes IP fragments of what its igb is to cut into packets. Its vmxnet3 takes one buffer a packet unless
-        # its driver merges, and that stays off after the card had an interface of a VLAN.
-        for model, feature, state in (("igb", "tx-udp-segmentation", "off"), ("vmxnet3", "lro", "on")):
+        # its driver merges, and that stays off after the card had an interface of a VLAN. After an XDP program, the
+        # driver still wants it and has it off: only a change of what it wants has an effect.
+        for model, feature, state in (("igb", "tx-udp-segmentation", "off"), ("vmxnet3", "lro", "off"),
+                                      ("vmxnet3", "lro", "on")):
             if self.model == model:
                 wires.run("ip", "netns", "exec", self.net.rx, "ethtool", "-K", self.interface, feature, state)
 

@@ -30,9 +30,10 @@ from wires import SO_SNDBUFFORCE, Net, Tap, Wire, in_namespace, mac_bytes, run, 
 KERNEL = tuple(int(number) for number in platform.release().split(".")[:2])
 GROUP = "239.1.1.1"
 LARGEST_MTU = {"rtl8139": 4096, "tulip": 1500}  # of the others: 9000 or more
-# The first kernels whose driver runs XDP programs, and XDP programs on packets longer than a page.
+# The first kernels whose driver runs XDP programs, XDP programs on packets longer than a page, and has zero-copy.
 NATIVE_XDP = {"virtio-net-pci": (4, 10), "igb": (5, 10), "vmxnet3": (6, 6)}
 JUMBO_XDP = {"virtio-net-pci": (6, 6)}
+ZERO_COPY_XDP = {"igb": (6, 14)}
 NEVER = (99, 0)
 KERNEL_TIME, CLOCK_OF_DEVICE, CLOCK_OF_KERNEL = 1 << 7, 2, 3  # lib/ibvcap/include/ibvcap/layout.h
 NO_CARRIER = {"tulip"}  # Its driver does not look at the link.
@@ -138,6 +139,8 @@ def test_a_thousand_packets_of_many_sizes(daemon, card, consumer, backend):
     expect(one, card, lidar=1000)
     rows, _ = reader.finish()
     assert numbers(rows) == [*range(1000)]
+    is_zero_copy = backend == "xdp" and has_xdp(card.model, ZERO_COPY_XDP)
+    assert ("XDP in zero-copy mode" in one.text()) == is_zero_copy, one.text()
 
 
 @with_each_backend
@@ -303,19 +306,6 @@ def test_a_card_that_goes_again_and_again(start_daemon, card, backend, goes, com
         getattr(card, comes)()
 
 
-def sent_frames(tap, source):
-    """Until none has come for a second."""
-    tap.socket.settimeout(1)
-    while True:
-        try:
-            frame = tap.next()
-        except TimeoutError:
-            return
-        if tap.counts(frame, source):
-            assert len(frame) == 742
-            yield frame
-
-
 @with_each_backend
 def test_sending(build, daemon, card, backend):
     one = daemon([], channels=[testbed.channel(card, backend=backend)])
@@ -324,8 +314,8 @@ def test_sending(build, daemon, card, backend):
     program = build.ibvcapd.parents[1] / "tools/ibvcap"
     run(program, "send", "out", "--rate", 500, "--size", 700, "--count", 300, "--socket", one.socket_path)
     assert one.expect_sent_sum()["completed"] == 300
-    numbered = [struct.unpack_from("!Q", frame, 42)[0] for frame in sent_frames(tap, mac_bytes(card.mac))]
-    assert numbered == [*range(300)]
+    found = tap.frames(300, mac_bytes(card.mac))
+    assert [(len(frame), struct.unpack_from("!Q", frame, 42)[0]) for frame in found] == [(742, n) for n in range(300)]
 
 
 # ---- a full receive ring -------------------------------------------------------------------------------------------
@@ -386,7 +376,7 @@ def numbers_in(file):
 def expect_no_complete(file, n_missing, has_numbers, n_counted):
     """What the file and `ibvcap info` say of it. n_counted: of both streams."""
     account, = recordings.accounts(file)
-    assert account["interface_lost"] == n_counted and "interface_counts_all" not in account, account
+    assert account["interface_lost"] == n_counted and not account["interface_counts_all"], account
     assert account["verdict"] == ("not proven" if n_counted else "complete"), account
     assert "Complete: " not in recordings.comments(file)
     done = subprocess.run([IBVCAP, "info", "--json", file], capture_output=True, text=True, check=False)
@@ -496,6 +486,8 @@ def test_xdp_without_a_driver_that_can_is_refused(start_daemon, card):
 def test_the_report_of_a_card_has_no_rule_that_fails(card, tmp_path):
     """tests/hardware/hardware_test.py, as scripts/hardware-test runs it. qemu interprets, so the card's time is seconds
     apart from the moment at which it is read: what the report says of timestamps is true, and no fault."""
+    if card.model != "igb" and KERNEL > (6, 1):
+        pytest.skip("the report takes minutes, and with the oldest kernel all cards have one")
     card.move_sender()
     report = tmp_path / "report"
     subprocess.run([*card.net.command(card.net.rx, testbed.ROOT / "tests/hardware/hardware_test.py"), "--rx",
