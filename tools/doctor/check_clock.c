@@ -3,14 +3,32 @@
 #include "tools/doctor/checks.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define NS_PER_S 1000000000
 #define DAY_S    86400
 /* Between UTC and TAI since 2017 (IERS Bulletin C). */
 #define TAI_S 37
 
-static void check_system_clock(const struct system_clock *clock, struct findings *findings)
+static void tell_keeper(const struct doctor_keeper *keeper, struct finding *finding)
 {
+	if (!keeper->program)
+		finding_append(finding->found,
+		               "; the kernel knows neither its reference nor its offset, and no program here says them "
+		               "('chronyc tracking' of chrony does)");
+	else if (!keeper->has_reference)
+		finding_append(finding->found, "; %s: no reference answers it", keeper->program);
+	else
+		finding_append(finding->found, "; %s: reference %s, stratum %u, %.3f us %s it, at most %.3f us off",
+		               keeper->program, keeper->reference, keeper->stratum,
+		               (double)(keeper->ahead_ns < 0 ? -keeper->ahead_ns : keeper->ahead_ns) / 1e3,
+		               keeper->ahead_ns < 0 ? "behind" : "ahead of", (double)keeper->bound_ns / 1e3);
+}
+
+static void check_system_clock(const struct doctor_facts *facts, struct findings *findings)
+{
+	const struct system_clock *clock = &facts->clock;
+	const char *program = facts->keeper.program;
 	struct finding *finding;
 
 	if (!clock->is_known)
@@ -20,13 +38,21 @@ static void check_system_clock(const struct system_clock *clock, struct findings
 		finding_write(finding->found, "synchronised, at most %" PRIu64 " us off", clock->max_error_us);
 		if (clock->tai_offset_s)
 			finding_append(finding->found, "; TAI is UTC + %d s", clock->tai_offset_s);
+		tell_keeper(&facts->keeper, finding);
 		return;
 	}
-	finding_write(finding->found, "nothing synchronises it");
+	finding_write(finding->found, program ? "not synchronised" : "nothing synchronises it");
+	tell_keeper(&facts->keeper, finding);
 	finding_fail(finding, FINDING_WARNING,
 	             "timestamps are converted to UTC with this clock: they have its error, and jump when it is set",
 	             "kept by chrony, ntpd or ptp4l with phc2sys");
-	finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "apt install chrony && systemctl enable --now chrony");
+	if (program)
+		finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "%s",
+		            strcmp(program, "chrony") == 0
+		                    ? "chronyc -n sources   # the servers that answer; chronyd -x sets no clock"
+		                    : "timedatectl timesync-status   # the server, and whether it answers");
+	else
+		finding_fix(finding, FIX_LASTS | FIX_ON_HOST, "apt install chrony && systemctl enable --now chrony");
 }
 
 /* In real-time mode a reading is seconds << 32 | nanoseconds, close to the present time. A count of ticks is not. */
@@ -109,7 +135,7 @@ static void check_ptp_clock(const struct doctor_interface *interface, struct fin
 
 void check_clocks(const struct doctor_facts *facts, struct findings *findings)
 {
-	check_system_clock(&facts->clock, findings);
+	check_system_clock(facts, findings);
 	for (unsigned int i = 0; i < facts->n_devices; i++)
 		check_nic_clock(&facts->devices[i], findings);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)

@@ -29,6 +29,16 @@
 #define DOCTOR_HOLDERS_MAX    64
 #define DOCTOR_CUDA_MAX       16
 
+/* What the program that keeps the system's clock says of it. */
+struct doctor_keeper {
+	const char *program; /* NULL: none has answered */
+	char reference[DOCTOR_NAME_BYTES];
+	bool has_reference; /* false: it has none that it follows, and what stands below is 0 */
+	unsigned int stratum;
+	int64_t ahead_ns;  /* of the reference */
+	uint64_t bound_ns; /* of the clock's error: that, and the reference's own */
+};
+
 struct doctor_pool {
 	unsigned int node;
 	uint64_t page_kib;
@@ -204,6 +214,7 @@ struct doctor_facts {
 	struct doctor_limits limits;
 	struct doctor_cpus cpus;
 	struct system_clock clock;
+	struct doctor_keeper keeper;
 	const char *config_file;
 	struct config *config;         /* NULL: the daemon would refuse the file, */
 	struct failure config_failure; /* … with this error */

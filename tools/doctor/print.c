@@ -45,6 +45,16 @@ static json_t *devices_to_json(const struct doctor_facts *facts)
 	return devices;
 }
 
+static json_t *keeper_to_json(const struct doctor_keeper *keeper)
+{
+	if (!keeper->program)
+		return json_null();
+	return json_pack("{s:s, s:b, s:o, s:I, s:I, s:I}", "program", keeper->program, "has_reference",
+	                 keeper->has_reference, "reference", text_to_json(keeper->reference), "stratum",
+	                 (json_int_t)keeper->stratum, "ahead_ns", (json_int_t)keeper->ahead_ns, "bound_ns",
+	                 (json_int_t)keeper->bound_ns);
+}
+
 static json_t *finding_to_json(const struct finding *finding)
 {
 	json_t *object =
@@ -66,10 +76,10 @@ void doctor_print_json(const struct doctor_facts *facts, const struct findings *
 
 	for (unsigned int i = 0; i < findings->n; i++)
 		json_array_append_new(checks, finding_to_json(&findings->entries[i]));
-	all = json_pack("{s:i, s:i, s:i, s:o, s:o}", "schema_version", SCHEMA_VERSION, "errors",
+	all = json_pack("{s:i, s:i, s:i, s:o, s:o, s:o}", "schema_version", SCHEMA_VERSION, "errors",
 	                (int)count_findings(findings, FINDING_ERROR), "warnings",
 	                (int)count_findings(findings, FINDING_WARNING), "checks", checks, "devices",
-	                devices_to_json(facts));
+	                devices_to_json(facts), "clock_keeper", keeper_to_json(&facts->keeper));
 	json_dumpf(all, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(all);

@@ -186,6 +186,7 @@ void doctor_ask(struct doctor_facts *facts)
 	if (facts->process.kind == DOCTOR_SERVICE)
 		read_limits("", &facts->process, &facts->limits);
 	system_clock_read(&facts->clock);
+	ask_keeper(&facts->keeper);
 	try_config(facts);
 	for (unsigned int i = 0; i < facts->n_interfaces; i++)
 		ask_interface(&facts->interfaces[i]);

@@ -46,6 +46,15 @@ void read_holders(const char *root, struct doctor_facts *facts);
 void ask_interface(struct doctor_interface *interface);
 void ask_service(struct doctor_process *process);
 
+/** Ask the program that keeps the system's clock. Takes 4 s at most. */
+void ask_keeper(struct doctor_keeper *keeper);
+
+/** Parse a line of `chronyc -c tracking`, which is changed. False: it is none. */
+bool parse_chrony(char *line, struct doctor_keeper *keeper);
+
+/** The same of the output of `timedatectl timesync-status`. */
+bool parse_timesync(const char *text, struct doctor_keeper *keeper);
+
 /** Parse the output of `systemctl show` for ibvcapd.service. No effect if a daemon runs. */
 void parse_service(const char *properties, struct doctor_process *process);
 

@@ -309,6 +309,58 @@ def test_a_cuda_device_is_told_with_the_way_in_which_it_would_read_a_ring(net):
         assert of(diagnosis(net), "cuda") == []
 
 
+def expect_keeper(report, found, **keeper):
+    assert found in of(report, "clock")[0]["found"]
+    assert {key: report["clock_keeper"][key] for key in keeper} == keeper
+
+
+CHRONY = """#!/bin/sh
+[ "$*" = "-n -c tracking" ] && echo 50484330,PHC0,1,1795973852.7,-0.000002,0,0,0.1,0.01,0.6,0.00001,0.000003,64,Normal
+"""
+TIMESYNCD = """#!/bin/sh
+[ "$LC_ALL $*" = "C timesync-status" ] &&
+    printf 'Server: 10.0.0.7 (n)\\nStratum: 2\\nRoot distance: 3ms\\nOffset: +7us\\n'
+"""
+
+
+def test_the_program_that_keeps_the_clock_is_asked(net, tmp):
+    def install(**programs):
+        for name, text in programs.items():
+            (tmp / name).write_text(text)
+            (tmp / name).chmod(0o755)
+
+    environment = {"PATH": f"{tmp}:{os.environ['PATH']}"}
+    install(chronyc="#!/bin/sh\nexec sleep 60\n", timedatectl="#!/bin/sh\nexit 1\n")
+    report = diagnosis(net, environment=environment)  # which does not wait for it
+    assert report["clock_keeper"] is None and "'chronyc tracking' of chrony does" in of(report, "clock")[0]["found"]
+    install(chronyc="#!/bin/sh\necho 506 Cannot talk to daemon; exit 1\n", timedatectl=TIMESYNCD)
+    expect_keeper(diagnosis(net, environment=environment), "systemd-timesyncd: reference 10.0.0.7 (n), stratum 2, "
+                  "7.000 us behind it, at most 3007.000 us off", program="systemd-timesyncd", ahead_ns=-7000)
+    install(chronyc=CHRONY)
+    expect_keeper(diagnosis(net, environment=environment), "chrony: reference PHC0, stratum 1, 2.000 us ahead of it, "
+                  "at most 10.000 us off", program="chrony", reference="PHC0", ahead_ns=2000, bound_ns=10000)
+
+
+@pytest.mark.skipif(not shutil.which("chronyd"), reason="chrony is not installed")
+def test_chrony_is_understood(net, tmp):
+    """One that serves the clock as it is, and one that finds its own clock 0.1 s behind that. Both set no clock."""
+    server = ["local stratum 3", "allow", "port 11123", "cmdport 0"]
+    client = ["server 127.0.0.1 port 11123 iburst minpoll -4 maxpoll -4 offset 0.1", "port 0"]
+    running = []
+    try:
+        for i, lines in enumerate((server, client)):
+            (tmp / f"{i}.conf").write_text("\n".join([*lines, "bindcmdaddress /", f"pidfile {tmp}/{i}.pid", ""]))
+            running.append(subprocess.Popen(Net.command(net.rx, "chronyd", "-x", "-n", "-u", "root", "-f",
+                                                        tmp / f"{i}.conf"), stdout=subprocess.DEVNULL))
+        wait_until(lambda: (diagnosis(net)["clock_keeper"] or {}).get("has_reference"), 60, "the server's answer")
+        expect_keeper(diagnosis(net), "chrony: reference 127.0.0.1, stratum 4", program="chrony", stratum=4)
+        assert -110_000_000 < diagnosis(net)["clock_keeper"]["ahead_ns"] < -90_000_000
+    finally:
+        for process in running:
+            process.terminate()
+            process.wait()
+
+
 def test_the_manual_page_has_every_check():
     """… and no other; its text is for who runs into one."""
     page = (ROOT / "doc/ibvcap-tuning.7").read_text()

@@ -684,6 +684,13 @@ FAULT(a_deep_sleep_is_a_warning_for_channels_too, WARNING, "c_states", "133 us",
 
 FAULT(a_clock_that_nothing_keeps_is_a_warning, WARNING, "clock", "nothing synchronises", "chrony", true,
       facts.clock.is_synchronised = false)
+FAULT(a_keeper_without_a_reference_is_asked_why, WARNING, "clock", "not synchronised; chrony: no reference answers it",
+      "chronyc -n sources", true, facts.clock.is_synchronised = false;
+      facts.keeper.program = "chrony")
+TOLD(what_the_keeper_of_the_clock_says_is_told, "clock",
+     "synchronised, at most 90 us off; chrony: reference PHC0, stratum 1, 2.500 us behind it, at most 40.000 us off",
+     facts.keeper = ((struct doctor_keeper){"chrony", "PHC0", true, 1, -2500, 40000}))
+TOLD(what_no_keeper_says_is_not_known, "clock", "knows neither its reference nor its offset", )
 TOLD(the_kernels_tai_offset_is_told, "clock", "TAI is UTC + 37 s", facts.clock.tai_offset_s = 37)
 FAULT(a_device_in_real_time_mode_is_a_warning, WARNING, "nic_clock", "real-time mode, 5000 ns",
       "mlxconfig -d 0000:3b:00.0 set REAL_TIME_CLOCK_ENABLE=0", true, device->probe.clock_raw = NOW_S << 32 | 5000)

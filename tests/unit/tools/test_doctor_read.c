@@ -770,6 +770,46 @@ Test(probe, a_device_that_somebody_has_open_or_that_cannot_be_is_left_alone)
 	cr_expect_eq(facts.devices[1].probe.result, DOCTOR_NOT_PROBED);
 }
 
+/* ---- the keeper of the clock ----------------------------------------------------------------------- */
+
+Test(keeper, chrony_says_how_far_the_clock_is_behind)
+{
+	char followed[] = "C0A80001,192.168.0.1,3,1795973852.72,0.000012500,0.1,0.2,0.142,0.018,0.611,0.000020000,"
+			  "0.000030000,64.2,Normal\n";
+	char lost[] = "00000000,,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised\n";
+	char other[] = "506 Cannot talk to daemon\n";
+	struct doctor_keeper keeper = {0};
+
+	cr_assert(parse_chrony(followed, &keeper));
+	cr_expect_str_eq(keeper.program, "chrony");
+	cr_expect_str_eq(keeper.reference, "192.168.0.1");
+	cr_expect(keeper.has_reference && keeper.stratum == 3);
+	cr_expect_eq(keeper.ahead_ns, -12500);
+	cr_expect_eq(keeper.bound_ns, 12500 + 30000 + 10000, "%llu", (unsigned long long)keeper.bound_ns);
+	cr_assert(parse_chrony(lost, &keeper));
+	cr_expect(!keeper.has_reference);
+	cr_expect(!parse_chrony(other, &keeper));
+}
+
+Test(keeper, timesyncd_says_it_in_its_own_units)
+{
+	static const char followed[] = "       Server: 10.0.0.7 (ntp.example)\nPoll interval: 34min 8s (min: 32s)\n"
+				       "      Stratum: 2\nRoot distance: 21.5ms (max: 5s)\n       Offset: +1min 2.5s\n";
+	struct doctor_keeper keeper = {0};
+
+	cr_assert(parse_timesync(followed, &keeper));
+	cr_expect_str_eq(keeper.reference, "10.0.0.7 (ntp.example)");
+	cr_expect(keeper.has_reference && keeper.stratum == 2);
+	cr_expect_eq(keeper.ahead_ns, -62500000000);
+	cr_expect_eq(keeper.bound_ns, 62521500000);
+	cr_assert(parse_timesync("       Server: n/a (ntp.example)\n Packet count: 0\n", &keeper));
+	cr_expect(!keeper.has_reference);
+	cr_assert(parse_timesync("Server: x\nRoot distance: 9us\nOffset: -7us\n", &keeper));
+	cr_expect_eq(keeper.ahead_ns, 7000);
+	cr_expect_eq(keeper.bound_ns, 16000);
+	cr_expect(!parse_timesync("Failed to query server\n", &keeper));
+}
+
 /* ---- the output of systemctl ----------------------------------------------------------------------- */
 
 Test(service, as_a_user_it_has_what_is_ambient_within_its_bounds)
