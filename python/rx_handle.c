@@ -4,6 +4,20 @@
 
 #include <string.h>
 
+/* Of start and policy, for PyArg_Parse…(): the number behind one of the module's names. */
+static int constant_of(PyObject *number, void *to)
+{
+	if (PyLong_Check(number)) {
+		*(int *)to = (int)PyLong_AsLong(number);
+		return !PyErr_Occurred();
+	}
+	PyErr_Format(
+		PyExc_TypeError,
+		"%R: start is ibvcap.NEWEST, OLDEST, PACKETS_BACK or NS_BACK, and policy is ibvcap.LOSSY or LOSSLESS",
+		number);
+	return 0;
+}
+
 struct ibvcap_rx *rx_open_by_keywords(PyObject *arguments, PyObject *keywords)
 {
 	static char *names[] = {"stream", "start",  "back",    "queue",    "policy", "lease_blocks",
@@ -14,10 +28,10 @@ struct ibvcap_rx *rx_open_by_keywords(PyObject *arguments, PyObject *keywords)
 	PyObject *reattach = NULL;
 	struct ibvcap_rx *rx;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$iO&O&iO&zzO&O:Receiver", names, &stream, &start,
-	                                 u64_of, &options.back, u32_of, &options.queue, &policy, u32_of,
-	                                 &options.lease_blocks, &group, &socket_path, answer_timeout_of,
-	                                 &options.timeout_ms, &reattach))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$O&O&O&O&O&zzO&O:Receiver", names, &stream,
+	                                 constant_of, &start, u64_of, &options.back, u32_of, &options.queue,
+	                                 constant_of, &policy, u32_of, &options.lease_blocks, &group, &socket_path,
+	                                 answer_timeout_of, &options.timeout_ms, &reattach))
 		return NULL;
 	reattach_ms = reattach ? timeout_ms_of(reattach) : 0;
 	if (reattach_ms == -2)

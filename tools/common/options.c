@@ -323,7 +323,8 @@ static int take_words(const struct options_table *table, int argc, char **argv, 
 		*(const char **)((char *)options + table->words[i].at) = argv[optind++];
 	}
 	if (optind < argc && !table->takes_more)
-		return options_refuse(table, "unexpected argument '%s'", argv[optind]);
+		return options_refuse(table, "unexpected argument '%s'%s%s", argv[optind], table->no_more ? ": " : "",
+		                      table->no_more ? table->no_more : "");
 	return -1;
 }
 

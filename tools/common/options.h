@@ -95,7 +95,8 @@ struct options_table {
 	size_t n_rows;
 	size_t n_rules;
 	struct option_word words[OPTION_WORDS_MAX];
-	bool takes_more; /* words behind these: from optind on */
+	bool takes_more;     /* words behind these: from optind on */
+	const char *no_more; /* else what to say of one; NULL: nothing */
 };
 
 #define OPTION_ROWS(array)  .rows = (array), .n_rows = sizeof(array) / sizeof((array)[0])

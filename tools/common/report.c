@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <ibvcap/ibvcap.h>
+#include <net/if.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 #include <time.h>
+#include <unistd.h>
 
 int report_exit_code(int error)
 {
@@ -35,6 +37,21 @@ int report_exit_code(int error)
 int report_failure(const char *command, int error)
 {
 	fprintf(stderr, "ibvcap %s: %s\n", command, ibvcap_error_text());
+	return report_exit_code(error);
+}
+
+int report_stream_failure(const char *command, const char *stream, int error)
+{
+	report_failure(command, error);
+	if (error == -ESRCH && access(stream, F_OK) == 0)
+		fprintf(stderr,
+		        "ibvcap %s: %s is a file; 'ibvcap info', 'ibvcap extract' and 'ibvcap replay' read files\n",
+		        command, stream);
+	else if (error == -ESRCH && if_nametoindex(stream))
+		fprintf(stderr,
+		        "ibvcap %s: %s is a network interface; streams of it have names of their own, and 'ibvcap "
+		        "stream add' makes one\n",
+		        command, stream);
 	return report_exit_code(error);
 }
 

@@ -17,6 +17,9 @@ int report_exit_code(int error);
 /** Print why the library's last call failed. Returns the exit code for its error. */
 int report_failure(const char *command, int error);
 
+/** The same of a stream of this name, which is maybe that of a file or of a network interface. */
+int report_stream_failure(const char *command, const char *stream, int error);
+
 /**
  * Print why the stream or channel can be used no longer. kind is "stream" or "channel". Returns the exit code; 0 for 0.
  */

@@ -164,8 +164,10 @@ void tracker_print(const struct ibvcap_tracker *tracker, uint64_t unexplained, u
 		     "shift, bits, step and modulus in ibvcapd.conf(5)");
 }
 
-static void print_range(const struct ibvcap_missing *range)
+static void print_range(const struct ibvcap_tracker *tracker, const struct ibvcap_missing *range)
 {
+	struct ibvcap_tracker_source source = IBVCAP_INIT(struct ibvcap_tracker_source);
+	char name[REPORT_SOURCE_BYTES];
 	char before[REPORT_UTC_BYTES], after[REPORT_UTC_BYTES];
 
 	report_format_utc(range->before_ns, 6, before);
@@ -173,7 +175,10 @@ static void print_range(const struct ibvcap_missing *range)
 	printf("  %" PRIu64, range->first);
 	if (range->n > 1)
 		printf(" to %" PRIu64 " (%" PRIu64 ")", range->first + range->n - 1, range->n);
-	printf(" of source %u, between %s and %s", range->source, before, after);
+	ibvcap_tracker_source(tracker, range->source, &source);
+	report_source(&source, name);
+	printf(" of source %u%s%s%s, between %s and %s", range->source, name[0] ? " (" : "", name, name[0] ? ")" : "",
+	       before, after);
 	if (range->run)
 		printf(", after restart %u of the source", range->run);
 	putchar('\n');
@@ -191,7 +196,7 @@ void tracker_print_missing(const struct ibvcap_tracker *tracker, uint64_t max)
 		return;
 	puts("missing numbers:");
 	for (uint32_t i = 0; i < max && ibvcap_tracker_missing(tracker, i, &range, 1); i++) {
-		print_range(&range);
+		print_range(tracker, &range);
 		n_left -= range.n;
 	}
 	if (n_left)
@@ -212,15 +217,17 @@ static json_t *numbers_to_json(const struct ibvcap_tracker_numbers *numbers)
 static json_t *source_to_json(const struct ibvcap_tracker_source *source)
 {
 	char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN], field[2 * IBVCAP_SOURCE_BYTES_MAX + 1];
+	char name[REPORT_SOURCE_BYTES];
 	json_t *object = numbers_to_json(&source->numbers);
 
 	put_source_address(source->address, from, sizeof(from));
 	put_source_address(source->destination, to, sizeof(to));
 	put_source_field(source, field);
+	report_source(source, name);
 	json_object_update_new(object,
-	                       json_pack("{s:s, s:i, s:s, s:i, s:s, s:I}", "address", from, "port", source->port,
-	                                 "destination", to, "destination_port", source->destination_port, "field",
-	                                 field, "packets", (json_int_t)source->packets));
+	                       json_pack("{s:s, s:s, s:i, s:s, s:i, s:s, s:I}", "name", name, "address", from, "port",
+	                                 source->port, "destination", to, "destination_port", source->destination_port,
+	                                 "field", field, "packets", (json_int_t)source->packets));
 	return object;
 }
 

@@ -226,7 +226,8 @@ static int listen_at(const char *address)
 		return fd;
 	if (fd >= 0)
 		close(fd);
-	return refuse_address(address, strerror(error));
+	return refuse_address(address, error == EADDRNOTAVAIL ? "this machine has no such address: ip -br address"
+	                                                      : strerror(error));
 }
 
 struct server *server_new(const char *address, struct watch *watch)

@@ -31,6 +31,7 @@ static const struct options_table table = {
 	.command = "check",
 	.usage = usage,
 	OPTION_ROWS(rows),
+	.no_more = "one stream at a time",
 	.words = {{"which stream? 'ibvcap status' lists them", offsetof(struct recv_options, stream)}},
 };
 

@@ -53,6 +53,16 @@ static bool is_time(const char *text)
 	return !text || time_text_parse(text, 0, &ns);
 }
 
+/* Of times behind the first packet, which are known before that is read. */
+static bool ends_before_it_begins(const struct extract_options *options)
+{
+	uint64_t from_ns, to_ns;
+
+	return options->from && options->to && *options->from == '+' && *options->to == '+' &&
+	       time_text_parse(options->from, 0, &from_ns) && time_text_parse(options->to, 0, &to_ns) &&
+	       to_ns < from_ns;
+}
+
 /* -1: go on; otherwise the exit code. */
 static int check_extract_options(const struct extract_options *options)
 {
@@ -64,6 +74,8 @@ static int check_extract_options(const struct extract_options *options)
 		return options_refuse(&table, "--from '%s': accepted is %s", options->from, TIME_TEXT_FORMS);
 	if (!is_time(options->to))
 		return options_refuse(&table, "--to '%s': accepted is %s", options->to, TIME_TEXT_FORMS);
+	if (ends_before_it_begins(options))
+		return options_refuse(&table, "--to %s is before --from %s", options->to, options->from);
 	for (unsigned i = 0; i < options->n_files; i++)
 		if (is_same_file(options->files[i], options->out))
 			return options_refuse(&table, "'%s' cannot be read and written", options->out);

@@ -29,8 +29,11 @@ static const struct option_rule rules[] = {
 	{"openmetrics", OPTION_NOT_WITH, "listen", "who asks for /metrics says which format it reads"},
 };
 
-static const struct options_table table = {
-	.command = "metrics", .usage = usage, OPTION_ROWS(rows), OPTION_RULES(rules)};
+static const struct options_table table = {.command = "metrics",
+                                           .usage = usage,
+                                           OPTION_ROWS(rows),
+                                           OPTION_RULES(rules),
+                                           .no_more = "an address stands behind --listen"};
 
 int cmd_metrics(int argc, char **argv)
 {

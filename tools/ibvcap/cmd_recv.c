@@ -79,6 +79,7 @@ static const struct options_table table = {
 	.usage = usage,
 	OPTION_ROWS(rows),
 	OPTION_RULES(rules),
+	.no_more = "one stream at a time",
 	.words = {{"which stream? 'ibvcap status' lists them", offsetof(struct recv_options, stream)}},
 };
 

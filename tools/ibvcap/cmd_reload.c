@@ -12,7 +12,10 @@ static const char usage[] =
 
 static const struct option_row rows[] = {OPTION_SOCKET('s', struct query_options, socket)};
 
-static const struct options_table table = {.command = "reload", .usage = usage, OPTION_ROWS(rows)};
+static const struct options_table table = {.command = "reload",
+                                           .usage = usage,
+                                           OPTION_ROWS(rows),
+                                           .no_more = "the daemon reads the file again with which it was started"};
 
 int cmd_reload(int argc, char **argv)
 {

@@ -64,7 +64,8 @@ static const struct options_table table = {
 	OPTION_ROWS(rows),
 	OPTION_RULES(rules),
 	.words = {{"which channel? 'ibvcap status' lists them", offsetof(struct replay_options, run.channel)},
-                  {"which file?", offsetof(struct replay_options, file)}},
+                  {"which file? The channel comes before it: ibvcap replay CHANNEL FILE",
+                   offsetof(struct replay_options, file)}},
 };
 
 int cmd_replay(int argc, char **argv)

@@ -39,6 +39,7 @@ static const struct options_table table = {
 	.usage = usage,
 	OPTION_ROWS(rows),
 	OPTION_RULES(rules),
+	.no_more = "data to send come from --file FILE, or from standard input by --file -",
 	.words = {{"which channel? 'ibvcap status' lists them", offsetof(struct send_options, run.channel)}},
 };
 

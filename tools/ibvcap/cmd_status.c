@@ -15,7 +15,10 @@ static const struct option_row rows[] = {
 	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct query_options, json)},
 };
 
-static const struct options_table table = {.command = "status", .usage = usage, OPTION_ROWS(rows)};
+static const struct options_table table = {.command = "status",
+                                           .usage = usage,
+                                           OPTION_ROWS(rows),
+                                           .no_more = "it shows all streams; of one, 'ibvcap why STREAM' says more"};
 
 int cmd_status(int argc, char **argv)
 {

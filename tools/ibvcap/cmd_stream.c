@@ -85,6 +85,9 @@ static int add_stream_args(const char *socket, char *const *words, int n_words)
 		return options_refuse(&table, "'%s' is no KEY=VALUE, and a FILE is added alone",
 		                      find_odd_word(words, n_words));
 	code = reconfigure_daemon("stream", socket, IBVCAP_RECONFIGURE_ADD_STREAM, "arguments", text);
+	for (int i = 0; i < n_words && code == EX_CONFIG; i++)
+		if (strncmp(words[i], "port=", 5) == 0 || strncmp(words[i], "destination=", 12) == 0)
+			fprintf(stderr, "ibvcap stream: keys of a flow begin with 'flows.': flows.%s\n", words[i]);
 	free(text);
 	return code;
 }
@@ -107,7 +110,11 @@ int cmd_stream(int argc, char **argv)
 	if (removes)
 		return reconfigure_daemon("stream", options.socket, IBVCAP_RECONFIGURE_REMOVE_STREAM, words[0], NULL);
 	if (n_words >= 0 && strcmp(argv[optind], "add") && strcmp(argv[optind], "remove"))
-		return options_refuse(&table, "'%s': add FILE, add KEY=VALUE... or remove NAME is wanted",
+		return options_refuse(&table,
+		                      "'%s': add FILE, add KEY=VALUE... or remove NAME is wanted; 'ibvcap status' "
+		                      "lists the streams",
 		                      argv[optind]);
+	if (n_words >= 0 && strcmp(argv[optind], "remove") == 0)
+		return options_refuse(&table, "remove takes the name of one stream; 'ibvcap status' lists them");
 	return options_refuse(&table, "add FILE, add KEY=VALUE... or remove NAME is wanted");
 }

@@ -20,7 +20,10 @@ static const struct option_row rows[] = {
 	{"json", 'j', NULL, "print JSON, one line each interval", OPTION_FLAG, AT(json)},
 };
 
-static const struct options_table table = {.command = "top", .usage = usage, OPTION_ROWS(rows)};
+static const struct options_table table = {.command = "top",
+                                           .usage = usage,
+                                           OPTION_ROWS(rows),
+                                           .no_more = "it shows all streams; of one, 'ibvcap why STREAM' says more"};
 
 int cmd_top(int argc, char **argv)
 {

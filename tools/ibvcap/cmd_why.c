@@ -12,6 +12,7 @@
 
 #include <net/if.h>
 #include <stdio.h>
+#include <string.h>
 #include <sysexits.h>
 
 static const char usage[] =
@@ -30,6 +31,7 @@ static const struct options_table table = {
 	.command = "why",
 	.usage = usage,
 	OPTION_ROWS(rows),
+	.no_more = "one stream at a time",
 	.words = {{"which stream or interface? 'ibvcap status' lists the streams",
                    offsetof(struct query_options, stream)}},
 };
@@ -39,15 +41,20 @@ static void explain_unknown(const char *name, const struct status_view *view)
 {
 	struct if_nameindex *interfaces = if_nameindex();
 	struct nearest nearest = {.word = name};
+	bool is_channel = false;
 
+	for (int i = 0; view && i < view->n_channels; i++)
+		is_channel |= strcmp(view->channels[i].name, name) == 0;
 	for (int i = 0; view && i < view->n_streams; i++)
 		nearest_offer(&nearest, view->streams[i].name);
 	for (struct if_nameindex *i = interfaces; i && i->if_index; i++)
 		nearest_offer(&nearest, i->if_name);
 	fprintf(stderr, "ibvcap why: no %s '%s'", view ? "stream or interface" : "interface", name);
-	if (nearest.best)
+	if (is_channel)
+		fputs("; it is a channel, of which 'ibvcap status' says what was not sent, and why", stderr);
+	else if (nearest.best)
 		fprintf(stderr, ": did you mean '%s'", nearest.best);
-	fputs(nearest.best ? "? The interfaces are" : "; the interfaces are", stderr);
+	fputs(nearest.best && !is_channel ? "? The interfaces are" : "; the interfaces are", stderr);
 	for (struct if_nameindex *i = interfaces; i && i->if_index; i++)
 		fprintf(stderr, "%s %s", i == interfaces ? "" : ",", i->if_name);
 	fputs(view ? ", and 'ibvcap status' lists the streams that this user may see\n" : "\n", stderr);

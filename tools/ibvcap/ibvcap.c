@@ -97,12 +97,26 @@ static int refuse_command(const char *name)
 	return EX_USAGE;
 }
 
+/* "ibvcap help record" as "ibvcap record --help". */
+static int run_help(const char *name)
+{
+	char option[] = "--help";
+	char *argv[] = {NULL, option, NULL};
+
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(name, commands[i].name))
+			return run_command(&commands[i], 2, argv);
+	return refuse_command(name);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 
 	standard_files_open();
-	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+	if (!strcmp(name, "help") && argc > 2)
+		return run_help(argv[2]);
+	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
 		print_commands(stdout);
 		return EX_OK;
 	}

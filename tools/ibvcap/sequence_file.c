@@ -6,6 +6,7 @@
 #include "lib/base/failure.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 int sequence_file_load(const char *command, const char *path, struct ibvcap_sequence *sequence)
 {
@@ -14,6 +15,7 @@ int sequence_file_load(const char *command, const char *path, struct ibvcap_sequ
 	*sequence = (struct ibvcap_sequence){0};
 	if (!path || config_load_sequence(path, sequence, &failure) == 0)
 		return -1;
-	fprintf(stderr, "ibvcap %s: --sequence: %s\n", command, failure.text);
+	fprintf(stderr, "ibvcap %s: --sequence: %s%s\n", command, failure.text,
+	        access(path, F_OK) == 0 ? "" : "; those that are installed are /etc/ibvcapd/sequence/*.conf");
 	return failure.exit_code;
 }

@@ -195,7 +195,11 @@ static int extract_recording(struct extract *extract, const char *path)
 	int code = EX_OK, r = recording_open(&extract->recording, path), out = 0;
 
 	if (r < 0)
-		return fail_extract(extract, EX_NOINPUT, strerror(-r));
+		return fail_extract(
+			extract, EX_NOINPUT,
+			r == -ENOENT ? "No such file; 'ibvcap record' makes one of a stream, and a filter stands "
+				       "behind --filter"
+				     : strerror(-r));
 	if (recording_is_index(&extract->recording)) {
 		recording_close(&extract->recording);
 		return EX_OK;

@@ -188,7 +188,8 @@ static int fail_info(const char *path, int error)
 	char shown[PATH_MAX];
 
 	snprintf(shown, sizeof(shown), "%s", path);
-	fprintf(stderr, "ibvcap info: %s: %s\n", inspect_clean(shown), strerror(-error));
+	fprintf(stderr, "ibvcap info: %s: %s%s\n", inspect_clean(shown), strerror(-error),
+	        error == -ENOENT ? "; of a stream 'ibvcap status' and 'ibvcap why' say more" : "");
 	return error == -ENOMEM ? EX_OSERR : EX_NOINPUT;
 }
 

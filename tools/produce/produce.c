@@ -146,7 +146,7 @@ static int open_producer(struct producer *producer)
 		return code;
 	r = ibvcap_rx_open(options->socket, options->stream, &attach, &producer->rx);
 	if (r < 0)
-		return report_failure("produce", r);
+		return report_stream_failure("produce", options->stream, r);
 	producer->losses = (struct ibvcap_rx_losses)IBVCAP_INIT(struct ibvcap_rx_losses);
 	producer->blocks = (struct blocks){.kafka = &producer->kafka, .stream = options->stream};
 	producer->arrays = (struct arrays){.kafka = &producer->kafka, .stream = options->stream};

@@ -371,7 +371,7 @@ static int open_receiver(struct receiver *receiver)
 		return code;
 	r = ibvcap_rx_open(options->socket, options->stream, &options->attach, &receiver->rx);
 	if (r < 0)
-		return report_failure(options->command, r);
+		return report_stream_failure(options->command, options->stream, r);
 	return options->sequence ? open_tracker(receiver) : EX_OK;
 }
 

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +24,7 @@
 #define SUM_TEXT_BYTES 400
 #define N_BUFFERS_MIN  4u
 
-/* A word that is no stream may be of a filter without quotes, or the name of a network interface. */
+/* A word that is no stream may be of a filter without quotes, or several streams. */
 static void hint_at_word(const char *word)
 {
 	static const char *const words[] = {"host",  "net",  "port", "portrange", "src",      "dst",
@@ -37,11 +36,9 @@ static void hint_at_word(const char *word)
 			fputs("ibvcap record: a filter is one word in quotes, behind the streams: ibvcap record STREAM "
 			      "'port 7502' -w FILE; or behind --filter\n",
 			      stderr);
-	if (if_nametoindex(word))
-		fprintf(stderr,
-		        "ibvcap record: %s is a network interface; streams of it have names of their own, and 'ibvcap "
-		        "stream add' makes one\n",
-		        word);
+	if (strchr(word, ','))
+		fputs("ibvcap record: several streams are several words: ibvcap record STREAM STREAM -w FILE\n",
+		      stderr);
 }
 
 /* All queues of a stream. */
@@ -61,7 +58,7 @@ static int open_stream(struct recorder *recorder, const char *stream)
 		}
 		r = source_open(source, &recorder->options, stream, queue);
 		if (r < 0) {
-			report_failure("record", r);
+			report_stream_failure("record", stream, r);
 			hint_at_word(stream);
 			return report_exit_code(r);
 		}

@@ -49,7 +49,8 @@ struct tx_run_row {
 #define TX_OPTION_DESTINATION(type)                                                                      \
 	{                                                                                                \
 		"destination", 'd', "N", "number of the destination in the channel's configuration (0)", \
-			OPTION_NUMBER, OPTION_AT(type, run.destination), .max = UINT16_MAX               \
+			OPTION_NUMBER, OPTION_AT(type, run.destination),                                 \
+			.max = UINT16_MAX, .instead = "the channel's configuration lists them, from 0"   \
 	}
 
 /** Open the channel, and catch SIGINT and SIGTERM. EX_OK; or another exit code, after an error message. */

@@ -37,6 +37,18 @@ def one_stream(**keys):
     return checks('control = { socket = "/run/ibvcap-situations.sock"; };', f"streams = ( {entry(**keys)} );")
 
 
+def python(code):
+    return f"python3 -c {shlex.quote('import ibvcap; ' + code)}"
+
+
+def run(attempt_it, command):
+    """The result; skips a program in Python that cannot load the package."""
+    has_package = (PYTHON_PACKAGE / "ibvcap/_ibvcap.abi3.so").exists()
+    if command.startswith("python3") and (testbed.is_sanitized() or not has_package):
+        pytest.skip("the Python package is not built, or a sanitizer's library has to be loaded before Python")
+    return attempt_it(command)
+
+
 def traffic(wire):
     """What arrives meanwhile, as frames."""
     to_all = udp_frame(bytes(100), "255.255.255.255", 7600, b"\xff" * 6, source=wire.tx_address)

@@ -3,7 +3,8 @@
 row is a command, its exit status, and words of the answer. New mistakes that somebody made are new rows."""
 import pytest
 
-from situation import BUSY, CANNOT_CREATE, CONFIG, LIDAR, NO_INPUT, UNAVAILABLE, USAGE, checks, entry, one_stream
+from situation import (BUSY, CANNOT_CREATE, CONFIG, LIDAR, NO_INPUT, UNAVAILABLE, USAGE, checks, entry, one_stream,
+                       python, run)
 
 SOCKET = 'control = { socket = "/run/ibvcap-mistakes.sock"; };'
 SAMPLE = entry()
@@ -35,6 +36,22 @@ MISTAKES = (
     ("ibvcap why rx", UNAVAILABLE, "did you mean 'rx0'? The interfaces are lo, rx0"),
     ("ibvcap why usr9", UNAVAILABLE, "no stream or interface 'usr9'; the interfaces are lo, rx0", "ibvcap status"),
     ("ibvcap why usr9 -s /no.sock", UNAVAILABLE, "systemctl start ibvcapd", "no interface 'usr9'", "lo, rx0"),
+    # A thing of another kind.
+    ("ibvcap check cut.pcapng", UNAVAILABLE, "no stream 'cut.pcapng'", "cut.pcapng is a file; 'ibvcap info'"),
+    ("ibvcap recv rx0 -c 1", UNAVAILABLE, "rx0 is a network interface", "'ibvcap stream add' makes one"),
+    ("ibvcap info lidar", NO_INPUT, "lidar: No such file", "of a stream 'ibvcap status' and 'ibvcap why' say more"),
+    ("ibvcap extract cut.pcapng -w x.pcapng 'port 5'", NO_INPUT, "port 5: No such file; 'ibvcap record' makes one",
+     "a filter stands behind --filter"),
+    ("ibvcap why out", UNAVAILABLE, "no stream or interface 'out'; it is a channel"),
+    ("ibvcap record lidar,cut -w a.pcapng", UNAVAILABLE, "no stream 'lidar,cut'", "several streams are several words"),
+    ("ibvcap record lidar -w a.pcapng udp port 7502", UNAVAILABLE, "no stream 'udp'", "a filter is one word in quotes"),
+    ("ibvcap record -i rx0 -w a.pcapng", USAGE, "-i is an option of tcpdump: name a stream in its place"),
+    ("ibvcap check lidar --sequence rtp", NO_INPUT, "rtp: cannot be read", "/etc/ibvcapd/sequence/*.conf"),
+    ("ibvcap replay cut.pcapng out", NO_INPUT, "the channel comes before the file"),
+    ("ibvcap send out --destination 10.77.0.1", USAGE, "'10.77.0.1': a number", "configuration lists them, from 0"),
+    ("ibvcap send out -c 1 --destination 5", USAGE, "--destination 5: channel 'out' has 1, the first is 0"),
+    ("ibvcap-try rx0:7502", UNAVAILABLE, "no interface rx0:7502", "INTERFACE and PORT are two words"),
+    ("ibvcap stream remove out", UNAVAILABLE, "no stream 'out'", "nothing was changed"),
     # Paths.
     ("ibvcap status -s /tmp", UNAVAILABLE, "'/tmp': it is a directory", "'/tmp/control.sock'"),
     ("ibvcap status -s text.pcapng", UNAVAILABLE, "'text.pcapng': it is a file, and no socket"),
@@ -57,9 +74,26 @@ MISTAKES = (
     ("ibvcap extract cut.pcapng -w b.pcapng --from 5", USAGE, "--from '5': accepted is 2026-11-22T"),
     ("ibvcap metrics --listen 9988", UNAVAILABLE, "--listen 9988: not ADDRESS:PORT", "127.0.0.1:9988"),
     ("ibvcap metrics --listen 127.0.0.1:999999", UNAVAILABLE, "--listen 127.0.0.1:999999: not ADDRESS:PORT"),
+    ("ibvcap metrics --listen 10.99.99.99:9988", UNAVAILABLE, "this machine has no such address: ip -br address"),
+    ("ibvcap extract cut.pcapng -w x.pcapng --from +5 --to +1", USAGE, "--to +1 is before --from +5"),
+    ("ibvcap info cut.pcapng --sources none", USAGE, "--sources 'none': a number from 0", "or all is wanted"),
+    ("ibvcap record lidar -w a.pcapng -W 5", USAGE, "say when a new file begins, by --file-size"),
+    ("ibvcap record lidar -w a.pcapng 'prot 7502'", USAGE, "'prot 7502': can't parse", "pcap-filter(7)"),
+    ("ibvcap recv lidar -c 1 -q 7", USAGE, "stream 'lidar' has no queue 7: it has 1, from 0"),
     # Words that are missing, or too many.
+    ("ibvcap help record", 0, "usage: ibvcap record"),
+    ("ibvcap help recrod", USAGE, "no command 'recrod': did you mean 'record'?"),
+    ("ibvcap reload c.conf", USAGE, "unexpected argument 'c.conf': the daemon reads the file again"),
+    ("ibvcap status lidar", USAGE, "unexpected argument 'lidar': it shows all streams", "ibvcap why STREAM"),
+    ("ibvcap check lidar cut", USAGE, "unexpected argument 'cut': one stream at a time"),
+    ("ibvcap send out hello", USAGE, "unexpected argument 'hello'", "--file FILE"),
+    ("ibvcap metrics 127.0.0.1:9988", USAGE, "unexpected argument '127.0.0.1:9988': an address stands behind --listen"),
+    ("ibvcap stream list", USAGE, "'list': add FILE", "'ibvcap status' lists the streams"),
+    ("ibvcap stream remove", USAGE, "remove takes the name of one stream"),
+    ("ibvcap stream add name=x interface=rx0 payload_size=9 port=7700", CONFIG, "unknown key 'port' in a stream",
+     "keys of a flow begin with 'flows.': flows.port=7700"),
     ("ibvcap info", USAGE, "which recording?"),
-    ("ibvcap replay out", USAGE, "which file?"),
+    ("ibvcap replay out", USAGE, "which file? The channel comes before it"),
     ("ibvcap send", USAGE, "which channel?", "ibvcap status"),
     ("ibvcap extract cut.pcapng", USAGE, "--write is missing"),
     ("ibvcap record --write", USAGE, "'--write' requires an argument"),
@@ -114,10 +148,28 @@ MISTAKES = (
 )
 
 
-@pytest.mark.parametrize(("command", "status", "words"), [(row[0], row[1], row[2:]) for row in MISTAKES],
+IN_PYTHON = (
+    ('ibvcap.open("lidra")', "NotFound", "no stream 'lidra': did you mean 'lidar'?"),
+    ('ibvcap.open("lidar", start="oldest")', "TypeError: 'oldest': start is ibvcap.NEWEST, OLDEST"),
+    ('ibvcap.open("lidar", leases=1)', "TypeError: 'leases' is an invalid keyword"),
+    ('ibvcap.open("lidar", lease_blocks=1000)', "1000 blocks of lease asked for: a consumer has 64 at most"),
+    ('ibvcap.open("lidar", policy=ibvcap.LOSSLESS)', "NoAccess", "lossless is not for user root", "lossless_users"),
+    ('ibvcap.open("lidar").acquire(timeout=-1)', "ValueError: a timeout is a number of seconds, 0 or more"),
+    ('ibvcap.open_sender("lidar")', "NotFound", "no channel 'lidar'; it is a stream"),
+    ('ibvcap.open_sender("out").send(bytes(5000))', "a payload of 5000 bytes, and payload_size is 256"),
+    ('ibvcap.Tracker(ibvcap.open("lidar"))', "set 'sequence' (ibvcapd.conf(5)), or give a dict"),
+    ('ibvcap.Tracker({"bytes": 8, "ofset": 3})', "ValueError: sequence has no key ofset; ibvcapd.conf(5)"),
+    ('ibvcap.Placer(ibvcap.open_recording("cut.pcapng"))', "the file does not say where its packets have their number"),
+    ('ibvcap.open_recording("text.pcapng")', "text.pcapng: not a capture in pcap or pcapng format"),
+)
+
+
+@pytest.mark.parametrize(("command", "status", "words"), [(row[0], row[1], row[2:]) for row in
+                                                          (*MISTAKES, *((python(code), 1, *words)
+                                                                        for code, *words in IN_PYTHON))],
                          ids=lambda value: value[:60] if isinstance(value, str) else "")
 def test_the_answer_names_what_is_wrong_and_what_is_right(attempt, command, status, words):
-    done = attempt(command)
+    done = run(attempt, command)
     assert done.returncode == status, done.stdout
     for word in words:
         assert word in done.stdout, done.stdout

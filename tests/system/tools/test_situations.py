@@ -2,19 +2,13 @@
 """What a new user does wrong at first: each gets an exit status, and a message that says what to do. test_mistakes has
 the mistakes of the second day."""
 import re
-import shlex
 
 import pytest
 
 import testbed
-from situation import (BUSY, CANNOT_CREATE, CONFIG, DATA, IO, LIDAR, NO_INPUT, NO_RIGHT, PYTHON_PACKAGE, UNAVAILABLE,
-                       USAGE, checks, entry, one_stream)
+from situation import (BUSY, CANNOT_CREATE, CONFIG, DATA, IO, LIDAR, NO_INPUT, NO_RIGHT, UNAVAILABLE, USAGE, checks,
+                       entry, one_stream, python, run)
 from testbed import BUILD
-
-
-def python(code):
-    return f"python3 -c {shlex.quote('import ibvcap; ' + code)}"
-
 
 # Name, command, exit status, words of the message.
 SITUATIONS = (
@@ -138,10 +132,7 @@ SITUATIONS = (
 @pytest.mark.parametrize(("command", "status", "words"), [pytest.param(*situation[1:3], situation[3:], id=situation[0])
                                                           for situation in SITUATIONS])
 def test_the_message_says_what_to_do(attempt, command, status, words):
-    has_package = (PYTHON_PACKAGE / "ibvcap/_ibvcap.abi3.so").exists()
-    if command.startswith("python3") and (testbed.is_sanitized() or not has_package):
-        pytest.skip("the Python package is not built, or a sanitizer's library has to be loaded before Python")
-    done = attempt(command)
+    done = run(attempt, command)
     assert done.returncode == status, done.stdout
     for word in words:
         assert word in done.stdout, done.stdout

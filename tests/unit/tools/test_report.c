@@ -99,7 +99,10 @@ Test(report, json_has_all_sources)
 	struct ibvcap_tracker *tracker = track_300_sources();
 	json_t *json = tracker_to_json(tracker);
 
-	cr_expect(eq(sz, json_array_size(json_object_get(json, "sources")), 300));
+	json_t *sources = json_object_get(json, "sources");
+
+	cr_expect(eq(sz, json_array_size(sources), 300));
+	cr_expect_str_eq(json_string_value(json_object_get(json_array_get(sources, 258), "name")), "field 0102");
 	json_decref(json);
 	ibvcap_tracker_free(tracker);
 }
