@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A consumer that lends the daemon memory for payload rows: lent_reader STREAM [OFFSET]. The memory is a dma-buf of
- * /dev/udmabuf, or where the kernel has none, softhca's stand-in between processes. It prints a line for each time that
- * it lends, and for each packet: its length, the UDP destination port of its header row, and its payload row, which it
- * reads in its own mapping of the memory.
+ * /dev/udmabuf, or where this user cannot open that, softhca's stand-in between processes. It prints a line for each
+ * time that it lends, which says what, and for each packet: its length, the UDP destination port of its header row, and
+ * its payload row, which it reads in its own mapping of the memory.
  */
 #include <ibvcap/ibvcap.h>
 
@@ -58,7 +58,7 @@ static int lend(void *context, uint64_t bytes, struct ibvcap_rx_lent *lent)
 	lent->fd = lender->fd;
 	lent->offset = lender->offset;
 	lent->address = address + lender->offset;
-	printf("lend %" PRIu64 "\n", bytes);
+	printf("lend %" PRIu64 " %s\n", bytes, access("/dev/udmabuf", R_OK | W_OK) == 0 ? "dma-buf" : "stand-in");
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Payload rows in memory that a consumer lends (payload_memory = "consumer").
 
-The memory is a dma-buf of the kernel's /dev/udmabuf, or softhca's stand-in, a memfd of that name.
+The memory is a dma-buf of the kernel's /dev/udmabuf, if user nobody may open that, or softhca's stand-in, a memfd of
+that name.
 """
 import errno
 import os

@@ -145,8 +145,8 @@ def test_the_examples_are_short_and_do_what_they_say(daemon, net, wire, tmp):
 
 # The last field that an older version of each struct has.
 OLDER = {"rx_options": "start", "rx_batch": "lease", "rx_info": "stream", "rx_counts": "published",
-         "rx_memory": "generation", "rx_losses": "counted_unjoined", "rx_moment": "after", "rx_account": "until_ns",
-         "tx_options": "size", "tx_info": "channel", "tx_slots": "stride",
+         "rx_lent": "fd", "rx_memory": "generation", "rx_losses": "counted_unjoined", "rx_moment": "after",
+         "rx_account": "until_ns", "tx_options": "size", "tx_info": "channel", "tx_slots": "stride",
          "tx_counts": "submitted", "status_daemon": "version", "status_stream": "name", "status_flow": "stream",
          "status_consumer": "stream", "status_channel": "name", "status_sender": "channel",
          "status_interface": "interface", "tracker_options": "size", "tracker_counts": "numbers",
