@@ -2,7 +2,8 @@
 /*
  * Network interfaces as the kernel knows them: their state, their statistics, and multicast memberships, which the
  * daemon holds through ordinary sockets so that the kernel sends IGMP and MLD reports. Declares driver.c, etf.c,
- * membership.c, net_address.c, net_interface.c, precision_clock.c, rdma_link.c, rtnl.c, stamp_delay.c, xdp_features.c.
+ * membership.c, net_address.c, net_interface.c, precision_clock.c, rdma_link.c, rtnl.c, stamp_delay.c, sysfs.c,
+ * xdp_features.c.
  */
 #ifndef DAEMON_NET_NET_H
 #define DAEMON_NET_NET_H
@@ -52,6 +53,12 @@ int net_sum_statistics(const char *interface, const char *const patterns[], uint
 
 /** Is the feature (ethtool -k) on? Blocks until the driver answers. */
 bool net_has_feature(const char *interface, const char *name);
+
+/**
+ * Is /sys/class/net/INTERFACE this interface? It has the same number and address. In a container with the host's /sys
+ * it may be another one of that name, of which nothing may be read then.
+ */
+bool net_is_in_sysfs(const char *interface);
 
 /**
  * By how much the settings of the interface let the kernel's timestamp of a packet be behind its arrival at the card,
@@ -123,7 +130,8 @@ bool net_reports_sends(const char *interface);
 
 /**
  * Open the precision clock /dev/ptpN of the interface's card. The driver says N; sysfs does not for bonds, nor for
- * clocks that several mlx5 devices share. A descriptor, or -errno; -ENOENT: there is none, and the path is "".
+ * clocks that several mlx5 devices share, nor if it is of another network namespace. A descriptor, or -errno; -ENOENT:
+ * there is none, and the path is "".
  */
 int net_precision_clock_open(const char *interface, char path[NET_CLOCK_PATH_BYTES]);
 

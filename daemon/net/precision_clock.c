@@ -17,6 +17,8 @@ static int precision_clock_find_in_sysfs(const char *interface)
 	struct files_list clocks;
 	int index = -1;
 
+	if (!net_is_in_sysfs(interface))
+		return -1;
 	files_list(&clocks, "/sys/class/net/%s/device/ptp", interface);
 	while (files_next(&clocks))
 		sscanf(clocks.name, "ptp%d", &index);

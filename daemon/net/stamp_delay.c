@@ -17,6 +17,8 @@ uint64_t net_stamp_delay_ns(const char *interface)
 	uint64_t flush_ns, n_deferred;
 	char directory[PATH_MAX];
 
+	if (!net_is_in_sysfs(interface))
+		return UINT64_MAX;
 	files_join(directory, "/sys/class/net/%s", interface);
 	flush_ns = files_read_limit(directory, "gro_flush_timeout");
 	n_deferred = files_read_limit(directory, "napi_defer_hard_irqs");

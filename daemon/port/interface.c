@@ -58,7 +58,7 @@ int interface_init(struct interface *interface, const char *name, enum config_ba
 
 	*interface = (struct interface){.ops = NULL};
 	snprintf(interface->name, sizeof(interface->name), "%s", name);
-	interface->numa_node = numa_node_of_interface(NUMA_SYSFS, name);
+	interface->numa_node = net_is_in_sysfs(name) ? numa_node_of_interface(NUMA_SYSFS, name) : NUMA_ANY;
 	r = net_interface_read(name, &interface->net, failure);
 	if (r < 0)
 		return r;

@@ -5,6 +5,7 @@
  */
 #include "tools/doctor/read.h"
 
+#include "daemon/net/net.h"
 #include "lib/base/files.h"
 
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -93,43 +93,23 @@ static void enter_network(struct doctor_facts *facts)
 		close(fd);
 }
 
-/* Has /sys this interface, with the same number and address? */
-static bool is_in_sysfs(int fd, const struct if_nameindex *interface)
-{
-	struct ifreq request = {0};
-	char path[PATH_MAX], here[DOCTOR_NAME_BYTES], there[DOCTOR_NAME_BYTES];
-	const unsigned char *mac = (const unsigned char *)request.ifr_hwaddr.sa_data;
-
-	files_join(path, "/sys/class/net/%s", interface->if_name);
-	files_copy_name(request.ifr_name, sizeof(request.ifr_name), interface->if_name);
-	if (files_read_number(path, "ifindex") != interface->if_index || ioctl(fd, SIOCGIFHWADDR, &request) < 0)
-		return false;
-	snprintf(here, sizeof(here), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
-	files_read_line(there, sizeof(there), "%s/address", path);
-	/* Only Ethernet has addresses of this length, and other interfaces have no RDMA device. */
-	return strlen(here) != strlen(there) || strcmp(here, there) == 0;
-}
-
 /* A mounted sysfs shows the interfaces of the network namespace in which it was mounted, whoever reads it. */
 static bool is_sysfs_foreign(void)
 {
 	struct if_nameindex *interfaces = if_nameindex();
 	unsigned int n = 0, n_there = 0;
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	bool is_foreign = false, is_there;
 	struct files_list list;
 
-	for (; interfaces && fd >= 0 && interfaces[n].if_index && !is_foreign; n++)
-		is_foreign = !is_in_sysfs(fd, &interfaces[n]);
+	for (; interfaces && interfaces[n].if_index && !is_foreign; n++)
+		is_foreign = !net_is_in_sysfs(interfaces[n].if_name);
 	is_there = files_list(&list, "/sys/class/net");
 	while (files_next(&list))
 		n_there += files_exist("%s/ifindex", list.path);
-	if (fd >= 0 && is_there && !is_foreign)
+	if (is_there && !is_foreign)
 		is_foreign = interfaces && n != n_there;
 	if (interfaces)
 		if_freenameindex(interfaces);
-	if (fd >= 0)
-		close(fd);
 	return is_foreign;
 }
 

@@ -100,7 +100,7 @@ static int verbs_match_device(const struct verbs_backend *backend, struct ibv_de
 	for (int i = 0; i < n; i++)
 		paths[i] = devices[i]->ibdev_path;
 	error = verbs_ask_for_port(&sysfs, backend->interface, match);
-	if (error)
+	if (error && net_is_in_sysfs(backend->interface))
 		error = verbs_match(&sysfs, backend->interface, match);
 	if (error && verbs_check_node(&sysfs, NODES, backend->interface, failure) == 0)
 		failure_set(
@@ -141,7 +141,7 @@ static int verbs_find_device(const struct verbs_backend *backend, struct ibv_dev
 	if (!if_nametoindex(backend->interface))
 		return failure_set(failure, EX_UNAVAILABLE, ENODEV, "there is no interface %s: 'ip link' lists them",
 		                   backend->interface);
-	*stacking = verbs_check_stacking(&sysfs, backend->interface, failure);
+	*stacking = net_is_in_sysfs(backend->interface) ? verbs_check_stacking(&sysfs, backend->interface, failure) : 0;
 	if (*stacking < 0)
 		return *stacking;
 	*devices = ibv_get_device_list(&n);

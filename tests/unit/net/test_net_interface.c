@@ -10,7 +10,10 @@
 #include <linux/ethtool.h>
 #include <linux/net_tstamp.h>
 #include <net/if.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 
 TestSuite(interface, .init = enter_namespace, .timeout = 30);
 
@@ -154,6 +157,27 @@ static int answer_ioctl(int fd, unsigned long request, struct ifreq *argument)
 	info->so_timestamping = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
 	info->rx_filters = 1U << HWTSTAMP_FILTER_NONE | (card.can_all ? 1U << HWTSTAMP_FILTER_ALL : 0);
 	return 0;
+}
+
+/* The test's process has the mount for itself. */
+Test(interface, one_of_another_namespace_with_its_name_and_number_is_not_taken_for_it_in_sysfs)
+{
+	unsigned index = if_nametoindex("test0");
+
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		cr_skip_test("no mounts of its own to be had here");
+	cr_expect_not(net_is_in_sysfs("test0"), "it shows the interfaces of the namespace that this process left");
+	if (mount("sysfs", "/sys", "sysfs", 0, NULL) < 0)
+		cr_skip_test("no sysfs of its own to be had here");
+	cr_expect(net_is_in_sysfs("test0"));
+	cr_expect(net_is_in_sysfs("lo"));
+	cr_expect_not(net_is_in_sysfs("nonesuch"));
+	enter_namespace();
+	cr_assert(eq(uint, if_nametoindex("test0"), index));
+	cr_assert(eq(int, system("ip link set test0 address 02:00:00:00:0a:02"), 0));
+	cr_expect_not(net_is_in_sysfs("test0"));
+	cr_assert(eq(int, system("ip link del test0 && ip link add test9 type veth peer name test0"), 0));
+	cr_expect_not(net_is_in_sysfs("test0"), "another number");
 }
 
 Test(interface, the_driver_names_a_precision_clock_that_sysfs_does_not_have)

@@ -14,6 +14,14 @@
 static struct ethtool_coalesce coalesce;
 static uint64_t flush_ns, n_deferred;
 static int error;
+static bool is_in_sysfs = true;
+
+bool __wrap_net_is_in_sysfs(const char *interface);
+bool __wrap_net_is_in_sysfs(const char *interface)
+{
+	cr_expect_str_eq(interface, "eth0");
+	return is_in_sysfs;
+}
 
 int __wrap_ioctl(int fd, unsigned long request, ...);
 int __wrap_ioctl(int, unsigned long request, ...)
@@ -66,6 +74,9 @@ Test(stamp_delay, is_not_known_if_driver_or_kernel_do_not_say)
 {
 	cr_expect(eq(u64, delay_ns(50, false, UINT64_MAX, 0), UINT64_MAX));
 	cr_expect(eq(u64, delay_ns(50, false, 0, UINT64_MAX), UINT64_MAX));
+	is_in_sysfs = false;
+	cr_expect(eq(u64, delay_ns(50, false, 0, 0), UINT64_MAX), "/sys shows another interface of that name");
+	is_in_sysfs = true;
 	error = EOPNOTSUPP;
 	cr_expect(eq(u64, delay_ns(50, false, 0, 0), UINT64_MAX));
 }
