@@ -32,69 +32,6 @@ struct syntax_walk {
 	struct syntax_mistake *mistake;
 };
 
-/* ---- tokens ------------------------------------------------------------------------------------- */
-
-static void token_skip(struct token_cursor *cursor, size_t n)
-{
-	for (; n && *cursor->at; n--)
-		cursor->line += *cursor->at++ == '\n';
-}
-
-/* False: a comment without an end. */
-static bool token_skip_blank(struct token_cursor *cursor)
-{
-	for (;;) {
-		const char *at = cursor->at;
-
-		if (isspace((unsigned char)*at)) {
-			token_skip(cursor, 1);
-		} else if (*at == '#' || (at[0] == '/' && at[1] == '/')) {
-			token_skip(cursor, strcspn(at, "\n"));
-		} else if (at[0] == '/' && at[1] == '*') {
-			const char *end = strstr(at + 2, "*/");
-
-			if (!end)
-				return false;
-			token_skip(cursor, (size_t)(end + 2 - at));
-		} else {
-			return true;
-		}
-	}
-}
-
-static bool token_is_word_character(char character)
-{
-	return isalnum((unsigned char)character) || (character && strchr("_*-.+@", character));
-}
-
-struct token token_next(struct token_cursor *cursor)
-{
-	bool is_open = !token_skip_blank(cursor);
-	struct token token = {.start = cursor->at, .line = cursor->line};
-
-	if (is_open) {
-		token.kind = TOKEN_OPEN_COMMENT;
-		token_skip(cursor, strlen(cursor->at));
-	} else if (*cursor->at == '\0') {
-		token.kind = TOKEN_END;
-	} else if (*cursor->at == '"') {
-		token.kind = TOKEN_STRING;
-		token_skip(cursor, 1);
-		while (*cursor->at && *cursor->at != '"')
-			token_skip(cursor, *cursor->at == '\\' ? 2 : 1);
-		token_skip(cursor, 1);
-	} else if (token_is_word_character(*cursor->at)) {
-		token.kind = TOKEN_WORD;
-		while (token_is_word_character(*cursor->at))
-			cursor->at++;
-	} else {
-		token.kind = TOKEN_MARK;
-		token_skip(cursor, 1);
-	}
-	token.length = (size_t)(cursor->at - token.start);
-	return token;
-}
-
 static bool token_is(const struct token *token, char mark)
 {
 	return token->kind == TOKEN_MARK && *token->start == mark;
@@ -170,6 +107,19 @@ static bool syntax_judge_end(const struct syntax_walk *walk)
 	                  syntax_kind_of(open->mark), syntax_end_of(open->mark));
 }
 
+/* In a list or an array, which ends before it. Groups end with it, too. */
+static bool syntax_judge_semicolon(const struct syntax_walk *walk, const struct token *token)
+{
+	const struct syntax_bracket *open = walk->n_open ? &walk->open[walk->n_open - 1] : NULL;
+
+	if (!open || open->mark == '{')
+		return false;
+	return syntax_set(
+		walk, token->line,
+		"';' in the %s that begins at line %u: accepted is ',' between its entries, and '%c' at its end",
+		syntax_kind_of(open->mark), open->line, syntax_end_of(open->mark));
+}
+
 /* ---- words and strings -------------------------------------------------------------------------- */
 
 /* Is the token a value, or an element of a list or array? If not, it is the name of a key. */
@@ -199,6 +149,18 @@ static bool syntax_is_key(struct syntax_walk walk)
 	return token_is(&next, '=') || token_is(&next, ':');
 }
 
+/* A curly quote is said where it stands. */
+static bool syntax_judge_include(const struct syntax_walk *walk, const struct token *word, int n)
+{
+	struct token_cursor at = walk->at;
+	struct token next = token_next(&at);
+
+	if (next.kind == TOKEN_STRING || (next.kind == TOKEN_MARK && !isascii((unsigned char)*next.start)))
+		return false;
+	return syntax_set(walk, word->line, "no double quotes behind %.*s: accepted is @include \"FILE\"", n,
+	                  word->start);
+}
+
 static bool syntax_judge_word(const struct syntax_walk *walk, const struct token *word)
 {
 	int n = word->length < WORD_SHOWN_MAX ? (int)word->length : WORD_SHOWN_MAX;
@@ -207,8 +169,15 @@ static bool syntax_judge_word(const struct syntax_walk *walk, const struct token
 		return syntax_set(walk, word->line,
 		                  "%.*s behind something else: accepted is @include \"FILE\" in a line of its own", n,
 		                  word->start);
+	if (*word->start == '@')
+		return syntax_judge_include(walk, word, n);
 	if (!syntax_is_value(walk) || syntax_is_number_or_boolean(word))
 		return false;
+	if (syntax_inside(walk) == '(' && token_is(&walk->before, '}') && syntax_is_key(*walk))
+		return syntax_set(walk, word->line,
+		                  "the key %.*s, but the list that begins at line %u is not closed: accepted is ')' "
+		                  "before it",
+		                  n, word->start, walk->open[walk->n_open - 1].line);
 	if (syntax_inside(walk) == '(' && syntax_is_key(*walk))
 		return syntax_set(walk, word->line,
 		                  "the key %.*s stands in a list without braces: accepted are groups in a list, "
@@ -232,6 +201,21 @@ static bool syntax_judge_string(const struct syntax_walk *walk, const struct tok
 	return syntax_set(walk, string->line,
 	                  "a string where a key belongs: accepted is 'key = value;', with the key "
 	                  "without quotes");
+}
+
+/* UTF-8 of U+2018 to U+201F, and of U+00A0. */
+static bool syntax_judge_typography(const struct syntax_walk *walk, const struct token *token)
+{
+	const unsigned char *at = (const unsigned char *)token->start;
+
+	if (at[0] == 0xe2 && at[1] == 0x80 && at[2] >= 0x98 && at[2] <= 0x9f)
+		return syntax_set(walk, token->line,
+		                  "the curly quote %.3s, as of a web page or a word processor: accepted are strings in "
+		                  "straight double quotes, \"…\"",
+		                  token->start);
+	if (at[0] == 0xc2 && at[1] == 0xa0)
+		return syntax_set(walk, token->line, "a no-break space, as of a web page: accepted is a space");
+	return false;
 }
 
 static bool syntax_judge_behind_key(const struct syntax_walk *walk, const struct token *token)
@@ -261,6 +245,8 @@ static bool syntax_judge(const struct syntax_walk *walk, const struct token *tok
 {
 	if (walk->before.kind == TOKEN_END && syntax_judge_first(walk, token))
 		return true;
+	if (token->kind == TOKEN_MARK && syntax_judge_typography(walk, token))
+		return true;
 	if (walk->is_key && syntax_judge_behind_key(walk, token))
 		return true;
 	switch (token->kind) {
@@ -275,6 +261,8 @@ static bool syntax_judge(const struct syntax_walk *walk, const struct token *tok
 	}
 	if (*token->start == '\'')
 		return syntax_set(walk, token->line, "a single quote: accepted are strings in double quotes, \"…\"");
+	if (*token->start == ';')
+		return syntax_judge_semicolon(walk, token);
 	if (strchr("{([", *token->start))
 		return syntax_judge_opening(walk, token);
 	return strchr("})]", *token->start) && syntax_judge_closing(walk, token);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * libconfig says "syntax error" and where its parser stopped, which can be far behind the mistake. This looks at the
- * text again for the usual mistakes. Pure. Inside the config room only.
+ * text again for the usual mistakes. Pure. Inside the config room only. Declares config_token.c.
  */
 #ifndef DAEMON_CONFIG_CONFIG_SYNTAX_H
 #define DAEMON_CONFIG_CONFIG_SYNTAX_H
