@@ -20,6 +20,7 @@
 #include "daemon/reload/lent.h"
 #include "daemon/reload/reload.h"
 #include "daemon/reload/reopen.h"
+#include "daemon/reload/reopenings.h"
 #include "lib/base/time.h"
 
 #include <errno.h>
@@ -73,6 +74,8 @@ static int make_services(struct daemon *daemon, struct failure *failure)
 
 	if (r == 0)
 		r = preflight_check_cpus(daemon->config, NULL, failure);
+	if (r == 0)
+		r = reopenings_await_missing(daemon, failure);
 	if (r == 0)
 		r = apply_add_services(daemon, daemon->config, NULL, &daemon->services, failure);
 	memory = service_memory_of(&daemon->services, true);
@@ -185,9 +188,9 @@ static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 }
 
 /*
- * All memory is locked by now, but for that of senders, and that of an interface that will have been away. A daemon
- * without an interface keeps the rights of all backends. CAP_BPF may have to stay for programs and maps that were made
- * at the start.
+ * All memory is locked by now, but for that of senders and of interfaces that come later. A daemon that waits for an
+ * interface, or has none, keeps the rights of all backends. CAP_BPF may have to stay for programs and maps that were
+ * made at the start.
  */
 static int give_up_unused_privileges(struct daemon *daemon, struct failure *failure)
 {
@@ -198,8 +201,9 @@ static int give_up_unused_privileges(struct daemon *daemon, struct failure *fail
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
 		if (interface->ops->locked_bytes)
 			memory.locked_device_bytes += interface->ops->locked_bytes(interface->backend);
+	reopenings_add_locked_memory(daemon, &memory);
 	used = memory_needs_ipc_lock(&memory) ? PRIV_BIT(CAP_IPC_LOCK) : 0;
-	if (TAILQ_EMPTY(&daemon->interfaces))
+	if (TAILQ_EMPTY(&daemon->interfaces) || !TAILQ_EMPTY(&daemon->reopenings))
 		used |= backend_capabilities_of(NULL, BACKEND_PHASE_LATER);
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
 		used |= backend_capabilities_of(interface->ops, BACKEND_PHASE_LATER) |
@@ -233,6 +237,7 @@ static int start_control(struct daemon *daemon, struct failure *failure)
 		.lent_bytes = lent_bytes,
 		.open_lent = lent_open,
 		.lender_left = lent_note_left,
+		.closed_why = reopenings_why,
 		.context = daemon,
 	};
 
@@ -353,9 +358,8 @@ static void commit_start(struct daemon *daemon)
 	socket_link_make(daemon->config->socket_path);
 	warn_of_private_socket(daemon->config->socket_path);
 	service_tell_ready(daemon);
-	log_message(LOG_NOTICE, &(struct log_about){.event = LOG_EVENT_READY},
-	            "ready: %u streams, %u channels, control socket %s", daemon->config->n_streams,
-	            daemon->config->n_channels, daemon->config->socket_path);
+	log_message(LOG_NOTICE, &(struct log_about){.event = LOG_EVENT_READY}, "ready: %s, control socket %s",
+	            daemon->status, daemon->config->socket_path);
 }
 
 /* sd-event takes the stop signals from a descriptor: no thread may be interrupted by them. */

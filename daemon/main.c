@@ -26,7 +26,7 @@ static const char usage[] =
 	"\n"
 	"  -c, --config FILE   configuration (" DEFAULT_CONFIG ")\n"
 	"  -u, --user USER     root becomes USER and keeps only the capabilities that it needs (" DEFAULT_USER ")\n"
-	"  -t, --check-config  say whether a start would take the configuration, and end\n"
+	"  -t, --check-config  say what a start would refuse or wait for, and end\n"
 	"  -d, --dump-config   check the file alone, print it with every key and its default filled in, and end\n"
 	"  -V, --version       print the version\n"
 	"  -h, --help          print this\n";

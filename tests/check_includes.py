@@ -98,7 +98,7 @@ MAY_INCLUDE = {
     "daemon/channel": ["daemon/state", "daemon/base", "daemon/config", "daemon/memory", "daemon/net", "daemon/packet",
                        "daemon/backend/backend.h", "daemon/worker", "daemon/control/control.h", "daemon/port", CORE,
                        COUNTERS],
-    "daemon/reload": ["daemon/state", "daemon/base", "daemon/config", "daemon/flow", "daemon/memory",
+    "daemon/reload": ["daemon/state", "daemon/net", "daemon/base", "daemon/config", "daemon/flow", "daemon/memory",
                       "daemon/process", "daemon/port", "daemon/stream", "daemon/channel"],
     "daemon": ["daemon", CORE, API],  # daemon.c, and what is split off it: sees all
     "tools/arrivals": ["lib/frame"],

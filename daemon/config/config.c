@@ -105,6 +105,28 @@ const struct config_channel *config_find_channel(const struct config *config, co
 	return NULL;
 }
 
+static void config_rename(char interface[IFNAMSIZ], char alias[INTERFACE_NAME_BYTES], const char *from, const char *to)
+{
+	if (strcmp(interface, from) != 0)
+		return;
+	snprintf(alias, INTERFACE_NAME_BYTES, "%s", from);
+	snprintf(interface, IFNAMSIZ, "%s", to);
+}
+
+void config_rename_interface(struct config *config, const char *from, const char *to)
+{
+	for (uint32_t i = 0; i < config->n_streams; i++) {
+		struct config_stream *stream = (struct config_stream *)&config->streams[i];
+
+		config_rename(stream->interface, stream->interface_alias, from, to);
+	}
+	for (uint32_t i = 0; i < config->n_channels; i++) {
+		struct config_channel *channel = (struct config_channel *)&config->channels[i];
+
+		config_rename(channel->interface, channel->interface_alias, from, to);
+	}
+}
+
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 struct config_memory {

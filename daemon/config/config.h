@@ -335,6 +335,9 @@ const char *config_backend_name(enum config_backend backend);
 const struct config_stream *config_find_stream(const struct config *config, const char *name);
 const struct config_channel *config_find_channel(const struct config *config, const char *name);
 
+/** An interface that is configured by one of its other names is there: the kernel calls it to. */
+void config_rename_interface(struct config *config, const char *from, const char *to);
+
 /** NULL is fine. */
 void config_free(struct config *config);
 /** Free it and all older ones. */

@@ -120,6 +120,8 @@ struct control_channel {
 	void *context;
 };
 
+#define CONTROL_CLOSED_WHY_BYTES sizeof((struct ibvcap_status_stream){0}.closed_why)
+
 struct control_options {
 	const struct config *config;
 	sd_event *event;
@@ -147,6 +149,9 @@ struct control_options {
 	                 struct failure *failure);
 	/** A consumer that lent memory has left: close its stream, later. */
 	void (*lender_left)(void *context);
+	/** Why the streams and channels of an interface are closed, which the configuration has and the daemon has not.
+	 * "": they are being closed. NULL: there is no reason to be had. */
+	const char *(*closed_why)(void *context, const char *interface);
 	void *context;
 };
 

@@ -33,13 +33,15 @@ static bool is_usable_channel(const struct session *session, const char *name)
 	return false;
 }
 
-/* The configuration has it, and its interface has gone, or is back and cannot be opened yet. */
-static bool is_closed_stream(const struct session *session, const char *name)
+/* The configuration has it, and its interface is not there, or cannot be opened yet. NULL: no, or not for this user. */
+static const struct config_stream *find_closed_stream(const struct session *session, const char *name)
 {
 	const struct config *config = session->control->options.config;
 	const struct config_stream *stream = config_find_stream(config, name);
 
-	return stream && rights_to_receive(config, stream, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
+	if (!stream || rights_to_receive(config, stream, &session->peer, geteuid(), NULL) != RIGHTS_GRANTED)
+		return NULL;
+	return stream;
 }
 
 /* The name of a stream that this user may read, if one was meant; or NULL. */
@@ -85,17 +87,16 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 {
 	struct rx_stream *stream = find_rx_stream(session->control, request->stream);
 	const struct config_stream *config = config_find_stream(session->control->options.config, request->stream);
+	const struct config_stream *closed = stream ? NULL : find_closed_stream(session, request->stream);
 	int r = endpoint_admit_connection(session, request->abi_major, request->abi_minor);
 
 	if (r != ENDPOINT_ADMITTED)
 		return r;
 	if (config && config->payload_is_lent)
 		return rx_lend_ask(session, config, request);
-	if (!stream && is_closed_stream(session, request->stream))
-		return session_send_error(session, -EAGAIN,
-		                          "stream '%s': its interface went away, and the stream is not open again yet; "
-		                          "the daemon's log says why",
-		                          request->stream);
+	if (closed)
+		return session_send_error(session, -EAGAIN, "stream '%s' is not open yet: %s", closed->name,
+		                          status_closed_why(session->control, closed->interface));
 	if (!stream)
 		return refuse_stream(session, request->stream);
 	if (request->group[0])

@@ -68,7 +68,15 @@ static bool has_channel(const struct control *control, const char *name)
 	return false;
 }
 
-/* Their interface has gone, or is back and cannot be opened yet; or no consumer lends a stream memory. */
+const char *status_closed_why(const struct control *control, const char *interface)
+{
+	const struct control_options *options = &control->options;
+	const char *why = options->closed_why ? options->closed_why(options->context, interface) : "";
+
+	return *why ? why : "its interface has gone, and is being opened again";
+}
+
+/* Their interface is not there, or cannot be opened yet; or no consumer lends a stream memory. */
 static int append_closed(const struct control *control, struct reply *reply)
 {
 	const struct config *config = control->options.config;
@@ -76,10 +84,12 @@ static int append_closed(const struct control *control, struct reply *reply)
 
 	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
 		if (!has_stream(control, config->streams[i].name))
-			r = status_append_closed_stream(reply, &config->streams[i]);
+			r = status_append_closed_stream(reply, &config->streams[i],
+			                                status_closed_why(control, config->streams[i].interface));
 	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
 		if (!has_channel(control, config->channels[i].name))
-			r = status_append_closed_channel(reply, &config->channels[i]);
+			r = status_append_closed_channel(reply, &config->channels[i],
+			                                 status_closed_why(control, config->channels[i].interface));
 	return r;
 }
 

@@ -42,8 +42,11 @@ void status_deinit(struct control *control);
 int status_append_stream(struct reply *reply, const struct rx_stream *stream);
 
 /** In status_stream.c, for status.c: one of the configuration that is closed at present. 0 or -ENOMEM. */
-int status_append_closed_stream(struct reply *reply, const struct config_stream *config);
-int status_append_closed_channel(struct reply *reply, const struct config_channel *config);
+int status_append_closed_stream(struct reply *reply, const struct config_stream *config, const char *why);
+int status_append_closed_channel(struct reply *reply, const struct config_channel *config, const char *why);
+
+/** In status.c: why the streams and channels of an interface are closed; never empty. */
+const char *status_closed_why(const struct control *control, const char *interface);
 
 /** The age of a reading as a status has it. */
 uint32_t status_age_ms(const struct reading *reading);

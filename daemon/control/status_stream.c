@@ -164,7 +164,7 @@ int status_append_stream(struct reply *reply, const struct rx_stream *stream)
 	return r;
 }
 
-int status_append_closed_stream(struct reply *reply, const struct config_stream *config)
+int status_append_closed_stream(struct reply *reply, const struct config_stream *config, const char *why)
 {
 	const uint64_t counters[STREAM_COUNTER_N] = {0};
 	struct ibvcap_status_stream part = {
@@ -180,6 +180,8 @@ int status_append_closed_stream(struct reply *reply, const struct config_stream 
 	reply_copy_text(part.interface, sizeof(part.interface), config->interface);
 	reply_copy_text(part.backend, sizeof(part.backend), config_backend_name(config->backend));
 	reply_copy_text(part.state, sizeof(part.state), config->payload_is_lent ? "awaits_memory" : "interface_gone");
+	if (!config->payload_is_lent)
+		reply_copy_text(part.closed_why, sizeof(part.closed_why), why);
 	r = reply_append_part(reply, STATUS_STREAM, &part, counters);
 	for (uint32_t i = 0; i < config->n_flows && r == 0; i++)
 		r = append_flow(reply, config, &config->flows[i]);
@@ -267,12 +269,13 @@ int status_append_channel(struct reply *reply, const struct tx_endpoint *endpoin
 	return r;
 }
 
-int status_append_closed_channel(struct reply *reply, const struct config_channel *config)
+int status_append_closed_channel(struct reply *reply, const struct config_channel *config, const char *why)
 {
 	const uint64_t counters[CHANNEL_COUNTER_N] = {0};
 	struct ibvcap_status_channel part = channel_of_config(config);
 
 	reply_copy_text(part.backend, sizeof(part.backend), config_backend_name(config->backend));
 	reply_copy_text(part.state, sizeof(part.state), "link_down");
+	reply_copy_text(part.closed_why, sizeof(part.closed_why), why);
 	return reply_append_part(reply, STATUS_CHANNEL, &part, counters);
 }

@@ -35,12 +35,14 @@ static bool is_usable_stream(const struct session *session, const char *name)
 	return false;
 }
 
-/* The configuration has it, and its interface has gone, or is back and cannot be opened yet. */
-static bool is_closed_channel(const struct session *session, const char *name)
+/* The configuration has it, and its interface is not there, or cannot be opened yet. NULL: no, or not for this user. */
+static const struct config_channel *find_closed_channel(const struct session *session, const char *name)
 {
 	const struct config_channel *channel = config_find_channel(session->control->options.config, name);
 
-	return channel && rights_to_send(channel, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED;
+	if (!channel || rights_to_send(channel, &session->peer, geteuid(), NULL) != RIGHTS_GRANTED)
+		return NULL;
+	return channel;
 }
 
 static struct tx_endpoint *find_open_channel(struct control *control, const char *name)
@@ -77,19 +79,17 @@ static int refuse_channel(struct session *session, const char *name)
 int tx_endpoint_open(struct session *session, const struct protocol_open_channel *request)
 {
 	struct tx_endpoint *tx_endpoint = find_open_channel(session->control, request->channel);
-	const struct config_channel *channel = tx_endpoint ? tx_endpoint->channel->config : NULL;
+	const struct config_channel *channel =
+		tx_endpoint ? tx_endpoint->channel->config : find_closed_channel(session, request->channel);
 	struct payer payer;
 	struct user_share *share;
 	int r = endpoint_admit_connection(session, request->abi_major, request->abi_minor);
 
 	if (r != ENDPOINT_ADMITTED)
 		return r;
-	if (!tx_endpoint && is_closed_channel(session, request->channel))
-		return session_send_error(
-			session, -EAGAIN,
-			"channel '%s': its interface went away, and the channel is not open again yet; "
-			"the daemon's log says why",
-			request->channel);
+	if (!tx_endpoint && channel)
+		return session_send_error(session, -EAGAIN, "channel '%s' is not open yet: %s", channel->name,
+		                          status_closed_why(session->control, channel->interface));
 	if (!tx_endpoint)
 		return refuse_channel(session, request->channel);
 	const struct endpoint_limits limits = {channel->max_senders, channel->max_senders_per_user, channel->file,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reads the state of an interface through ioctl(2), and asks the kernel which addresses are local. */
 #include "daemon/net/net.h"
+#include "lib/base/nearest.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -12,13 +13,12 @@
 #include <unistd.h>
 
 /* "eth0, eth1": as many as fit, and an ellipsis if not all do. */
-static void net_list_interfaces(char *text, size_t bytes)
+static void net_list_interfaces(const struct if_nameindex *interfaces, char *text, size_t bytes)
 {
-	struct if_nameindex *interfaces = if_nameindex();
 	size_t used = 0;
 
 	text[0] = '\0';
-	for (struct if_nameindex *i = interfaces; i && i->if_index; i++) {
+	for (const struct if_nameindex *i = interfaces; i && i->if_index; i++) {
 		int n = snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", i->if_name);
 
 		if (n < 0 || (size_t)n >= bytes - used) {
@@ -28,20 +28,27 @@ static void net_list_interfaces(char *text, size_t bytes)
 		}
 		used += (size_t)n;
 	}
-	if (interfaces)
-		if_freenameindex(interfaces);
 }
 
 static int net_failure_no_interface(const char *name, struct failure *failure)
 {
-	char interfaces[512];
+	struct nearest nearest = {.word = name};
+	struct if_nameindex *interfaces;
+	char list[512];
 
 	if (!failure)
 		return -ENODEV;
-	net_list_interfaces(interfaces, sizeof(interfaces));
-	return failure_set(failure, EX_UNAVAILABLE, ENODEV,
-	                   "interface %.64s: this network namespace has none of that name; it has %s", name,
-	                   interfaces[0] ? interfaces : "no interface at all");
+	interfaces = if_nameindex();
+	net_list_interfaces(interfaces, list, sizeof(list));
+	for (const struct if_nameindex *i = interfaces; i && i->if_index; i++)
+		nearest_offer(&nearest, i->if_name);
+	failure_set(failure, EX_UNAVAILABLE, ENODEV,
+	            "interface %.64s: this network namespace has none of that name%s%s%s it has %s", name,
+	            nearest.best ? ": did you mean '" : "", nearest.best ? nearest.best : "", nearest.best ? "'?" : ";",
+	            list[0] ? list : "no interface at all");
+	if (interfaces)
+		if_freenameindex(interfaces);
+	return -ENODEV;
 }
 
 static int net_read_interface(int socket, const char *name, struct net_interface *interface)

@@ -10,6 +10,7 @@
 #include "daemon/channel/channel.h"
 #include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
+#include "daemon/reload/reopenings.h"
 #include "daemon/state/service.h"
 #include "daemon/stream/stream.h"
 #include "lib/base/time.h"
@@ -150,16 +151,23 @@ static bool apply_part_has(const struct apply_part *part, const char *name, cons
 	return !is_lent && strcmp(part->interface, interface) == 0;
 }
 
-/* A closed service that another configuration keeps stays closed, so that its interface does not hold up a reload. */
+/*
+ * A closed service that another configuration keeps on its interface stays closed, so that this interface does not hold
+ * up a reload. At a start, where part is NULL, those are not added whose interface is awaited.
+ */
 static bool apply_adds(const struct daemon *daemon, const struct config *config, const struct apply_part *part,
                        enum service_kind kind, const char *name, const char *interface, bool is_lent)
 {
+	const struct config_stream *stream = config_find_stream(daemon->config, name);
+	const struct config_channel *channel = config_find_channel(daemon->config, name);
+
 	if (service_find(&daemon->services, kind, name))
 		return false;
 	if (config == daemon->config)
-		return !part || apply_part_has(part, name, interface, is_lent);
-	return kind == SERVICE_STREAM ? !config_find_stream(daemon->config, name)
-	                              : !config_find_channel(daemon->config, name);
+		return part ? apply_part_has(part, name, interface, is_lent) : !reopenings_have(daemon, interface);
+	if (kind == SERVICE_STREAM)
+		return !stream || strcmp(stream->interface, interface) != 0;
+	return !channel || strcmp(channel->interface, interface) != 0;
 }
 
 /* The newest of the list is the stream that was lent memory. */

@@ -92,7 +92,7 @@ static int reload_begin(struct daemon *daemon, const struct protocol_reconfigure
 	if (r < 0)
 		return r;
 	reload_take_names(daemon->config, config);
-	r = reload_check(daemon->config, config, failure);
+	r = reload_check(daemon, config, failure);
 	if (r == 0)
 		return apply_begin(daemon, config, NULL, on_applied, failure);
 	config_free(config);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The rules for a change while the daemon runs: keys that are fixed, header lengths, and flows that another stream
- * has.
+ * has. A stream or channel that waits for its interface does not run, and may change as it likes.
  */
 #include "daemon/reload/reload_check.h"
 
@@ -16,20 +16,27 @@
 	"; restart the daemon (systemctl restart ibvcapd) or take the " what " out, reload, and put it in " \
 	"again"
 
+static const struct config_stream *reload_running_stream(const struct daemon *daemon, const char *name)
+{
+	return service_find(&daemon->services, SERVICE_STREAM, name) ? config_find_stream(daemon->config, name) : NULL;
+}
+
 /*
  * New flows are added before old ones are removed: for a moment the device would have two rules for one packet. Those
  * of another backend are elsewhere.
  */
-static int reload_check_flow(const struct config *running, const struct config *after, const struct config_stream *mine,
+static int reload_check_flow(const struct daemon *daemon, const struct config *after, const struct config_stream *mine,
                              const struct config_flow *flow, struct failure *failure)
 {
+	const struct config *running = daemon->config;
 	char text[FLOW_TEXT_MAX];
 
 	for (uint32_t s = 0; s < running->n_streams; s++) {
 		const struct config_stream *before = &running->streams[s];
 
 		if (strcmp(before->interface, mine->interface) != 0 ||
-		    !config_may_share_backend(before->backend, mine->backend))
+		    !config_may_share_backend(before->backend, mine->backend) ||
+		    !reload_running_stream(daemon, before->name))
 			continue;
 		for (uint32_t i = 0; i < before->n_flows; i++) {
 			if (strcmp(before->name, mine->name) == 0 && flow_is_same(&before->flows[i], flow))
@@ -62,10 +69,10 @@ static int reload_check_flow_numbers(const struct config_stream *running, const 
 	return 0;
 }
 
-static int reload_check_stream(const struct config *before, const struct config *after,
+static int reload_check_stream(const struct daemon *daemon, const struct config *after,
                                const struct config_stream *mine, struct failure *failure)
 {
-	const struct config_stream *running = config_find_stream(before, mine->name);
+	const struct config_stream *running = reload_running_stream(daemon, mine->name);
 	const char *key = running ? diff_fixed_key(&stream_keys, running, mine) : NULL;
 	int r = 0;
 
@@ -83,13 +90,14 @@ static int reload_check_stream(const struct config *before, const struct config 
 	if (running)
 		r = reload_check_flow_numbers(running, mine, failure);
 	for (uint32_t i = 0; i < mine->n_flows && r == 0; i++)
-		r = reload_check_flow(before, after, mine, &mine->flows[i], failure);
+		r = reload_check_flow(daemon, after, mine, &mine->flows[i], failure);
 	return r;
 }
 
-static int reload_check_channel(const struct config *before, const struct config_channel *mine, struct failure *failure)
+static int reload_check_channel(const struct daemon *daemon, const struct config_channel *mine, struct failure *failure)
 {
-	const struct config_channel *running = config_find_channel(before, mine->name);
+	bool is_running = service_find(&daemon->services, SERVICE_CHANNEL, mine->name);
+	const struct config_channel *running = is_running ? config_find_channel(daemon->config, mine->name) : NULL;
 	const char *key = running ? diff_fixed_key(&channel_keys, running, mine) : NULL;
 
 	return key ? failure_set(failure, EX_CONFIG, EBUSY,
@@ -98,9 +106,9 @@ static int reload_check_channel(const struct config *before, const struct config
 	           : 0;
 }
 
-int reload_check(const struct config *before, const struct config *after, struct failure *failure)
+int reload_check(const struct daemon *daemon, const struct config *after, struct failure *failure)
 {
-	const char *key = diff_fixed_key(&control_keys, before, after);
+	const char *key = diff_fixed_key(&control_keys, daemon->config, after);
 	int r = flow_check(after, failure);
 
 	if (r == 0 && key)
@@ -109,8 +117,8 @@ int reload_check(const struct config *before, const struct config *after, struct
 			"%s: control: %s cannot change while the daemon runs; restart it: systemctl restart ibvcapd",
 			after->file, key);
 	for (uint32_t i = 0; i < after->n_streams && r == 0; i++)
-		r = reload_check_stream(before, after, &after->streams[i], failure);
+		r = reload_check_stream(daemon, after, &after->streams[i], failure);
 	for (uint32_t i = 0; i < after->n_channels && r == 0; i++)
-		r = reload_check_channel(before, &after->channels[i], failure);
+		r = reload_check_channel(daemon, &after->channels[i], failure);
 	return r;
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Can one configuration take the place of another while the daemon runs? Pure. */
+/* Can another configuration take the place of the one in force while the daemon runs? Changes nothing. */
 #ifndef DAEMON_RELOAD_RELOAD_CHECK_H
 #define DAEMON_RELOAD_RELOAD_CHECK_H
 
-#include "daemon/config/config.h"
-#include "lib/base/failure.h"
+#include "daemon/state/state.h"
 
 /** 0, or -errno with the failure: EX_CONFIG with file:line, what cannot change, and how to change it all the same. */
-int reload_check(const struct config *before, const struct config *after, struct failure *failure);
+int reload_check(const struct daemon *daemon, const struct config *after, struct failure *failure);
 
 #endif

@@ -1,55 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Closes and opens the services of interfaces that went and came back, one interface at a time. */
+/* Closes and opens the services of interfaces that come, or went and came back, one interface at a time. */
 #include "daemon/reload/reopen.h"
 
 #include "daemon/base/log.h"
 #include "daemon/channel/channel.h"
+#include "daemon/net/net.h"
 #include "daemon/port/interface.h"
 #include "daemon/reload/apply.h"
 #include "daemon/reload/reload.h"
+#include "daemon/reload/reopenings.h"
 #include "daemon/stream/stream.h"
+#include "lib/base/interface_name.h"
 #include "lib/base/time.h"
 
-#include <errno.h>
-#include <net/if.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TRY_AGAIN_NS (TIME_SECOND_NS * 9 / 10)
 /* Streams are opened when the memory of the old ones is free. A client may hold up the end of a channel. */
 #define CHANNELS_NS (TIME_SECOND_NS / 2)
 
-/* An interface whose services are closed, or closing. */
-struct reopening {
-	TAILQ_ENTRY(reopening) link;
-	char interface[IFNAMSIZ];
-	uint64_t closed_ns; /* CLOCK_MONOTONIC */
-	uint64_t try_at_ns; /* likewise */
-	bool is_opening;    /* by daemon->reconfiguration */
-	bool is_told;       /* the log has why they cannot be opened */
-};
-
 static const struct interface *reopen_interface_of(const struct service *service)
 {
 	return service->ops->kind == SERVICE_STREAM ? ((const struct stream *)service)->interface
 	                                            : ((const struct channel *)service)->interface;
-}
-
-static struct reopening *reopen_find(const struct daemon *daemon, const char *interface)
-{
-	struct reopening *reopening;
-
-	TAILQ_FOREACH (reopening, &daemon->reopenings, link)
-		if (strcmp(reopening->interface, interface) == 0)
-			break;
-	return reopening;
-}
-
-static void reopen_forget(struct daemon *daemon, struct reopening *reopening)
-{
-	TAILQ_REMOVE(&daemon->reopenings, reopening, link);
-	free(reopening);
 }
 
 /* ---- closing --------------------------------------------------------------------------------------- */
@@ -75,16 +49,14 @@ static bool reopen_has_services(const struct daemon *daemon, const struct interf
 static void reopen_close(struct daemon *daemon, const struct interface *interface)
 {
 	const struct log_about about = {.event = LOG_EVENT_DEVICE, .interface = interface->name};
-	struct reopening *reopening = reopen_find(daemon, interface->name);
+	struct reopening *reopening = reopenings_find(daemon, interface->name);
 	struct service *service;
 
-	if (!reopening) {
-		reopening = calloc(1, sizeof(*reopening));
-		if (!reopening) /* the next second may have memory */
-			return;
-		snprintf(reopening->interface, sizeof(reopening->interface), "%s", interface->name);
-		TAILQ_INSERT_TAIL(&daemon->reopenings, reopening, link);
-	}
+	if (!reopening)
+		reopening = reopenings_add(daemon, interface->name);
+	if (!reopening) /* the next second may have memory */
+		return;
+	reopening->was_open = reopening->is_seen = true;
 	reopening->closed_ns = time_monotonic_ns();
 	if (interface_is_replaced(interface))
 		log_message(LOG_NOTICE, &about,
@@ -134,11 +106,12 @@ static bool reopen_is_wanted(const struct daemon *daemon, const char *interface)
 static void reopen_failed(struct reopening *reopening, const struct failure *failure)
 {
 	reopening->try_at_ns = time_monotonic_ns() + TRY_AGAIN_NS;
+	reopenings_explain(reopening, "it cannot be opened: %s", failure->text);
 	if (!reopening->is_told)
 		log_message(LOG_ERR, &(struct log_about){.event = LOG_EVENT_DEVICE, .interface = reopening->interface},
-		            "interface %s: its streams and channels cannot be opened again: %s; the daemon tries again "
+		            "interface %s: its streams and channels cannot be opened%s: %s; the daemon tries again "
 		            "every second",
-		            reopening->interface, failure->text);
+		            reopening->interface, reopening->was_open ? " again" : "", failure->text);
 	reopening->is_told = true;
 }
 
@@ -156,19 +129,54 @@ static void on_reopened(struct daemon *daemon, int r, struct failure *failure)
 	} else {
 		log_message(LOG_NOTICE,
 		            &(struct log_about){.event = LOG_EVENT_LINK_UP, .interface = reopening->interface},
-		            "interface %s: its streams and channels are open again", reopening->interface);
-		reopen_forget(daemon, reopening);
+		            "interface %s%s: its streams and channels are open%s", reopening->interface,
+		            reopening->was_open ? "" : " is there", reopening->was_open ? " again" : "");
+		reopenings_forget(daemon, reopening);
 	}
 	reload_go_on(daemon);
 	schedule_reap(daemon);
 }
 
-/* If the interface is away again, its return is an event of the kernel. */
+/*
+ * Is the interface there? If not, its coming is an event of the kernel. A new one waits until it is up: udev may name
+ * it anew before, and it has no addresses. It may have come with another name that it has, by which it is configured.
+ */
+static bool reopen_is_there(struct daemon *daemon, struct reopening *reopening)
+{
+	const struct log_about about = {.event = LOG_EVENT_LINK_DOWN, .interface = reopening->interface};
+	struct net_interface net;
+	char name[IFNAMSIZ];
+
+	if (net_interface_read(reopening->interface, &net, NULL) < 0) {
+		if (reopening->is_seen)
+			reopenings_explain(reopening, "interface %s is not there any more", reopening->interface);
+		reopening->is_seen = false;
+		return false;
+	}
+	reopening->is_seen = true;
+	if (!net.up && !reopening->was_open) {
+		reopenings_explain(reopening, "interface %s is down: ip link set dev %s up", reopening->interface,
+		                   reopening->interface);
+		if (!reopening->is_told_down)
+			log_message(LOG_WARNING, &about,
+			            "interface %s is there, and down: its streams and channels are opened when it is "
+			            "up: ip link set dev %s up",
+			            reopening->interface, reopening->interface);
+		reopening->is_told_down = true;
+		return false;
+	}
+	if (interface_name_find(reopening->interface, name) == 0 && strcmp(name, reopening->interface) != 0) {
+		config_rename_interface(daemon->config, reopening->interface, name);
+		snprintf(reopening->interface, sizeof(reopening->interface), "%s", name);
+	}
+	return true;
+}
+
 static void reopen_open(struct daemon *daemon, struct reopening *reopening)
 {
 	struct failure failure;
 
-	if (if_nametoindex(reopening->interface) == 0)
+	if (!reopen_is_there(daemon, reopening))
 		return;
 	reopening->is_opening = true;
 	if (apply_begin(daemon, daemon->config, &(struct apply_part){.interface = reopening->interface}, on_reopened,
@@ -193,7 +201,7 @@ void reopen_interfaces(struct daemon *daemon)
 	for (reopening = TAILQ_FIRST(&daemon->reopenings); reopening && !daemon->reconfiguration; reopening = next) {
 		next = TAILQ_NEXT(reopening, link);
 		if (!reopen_is_wanted(daemon, reopening->interface))
-			reopen_forget(daemon, reopening);
+			reopenings_forget(daemon, reopening);
 		else if (!reopen_waits(daemon, reopening, time_monotonic_ns()))
 			reopen_open(daemon, reopening);
 	}
@@ -212,5 +220,5 @@ void reopen_hurry(struct daemon *daemon)
 void reopen_cancel(struct daemon *daemon)
 {
 	while (!TAILQ_EMPTY(&daemon->reopenings))
-		reopen_forget(daemon, TAILQ_FIRST(&daemon->reopenings));
+		reopenings_forget(daemon, TAILQ_FIRST(&daemon->reopenings));
 }

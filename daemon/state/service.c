@@ -54,20 +54,51 @@ struct service_memory service_memory_of(const struct service_list *list, bool wi
 
 /* ---- systemctl status --------------------------------------------------------------------------- */
 
+/* An interface that closed services wait for, and whether there are others. */
+struct closed {
+	const char *interface; /* NULL: no service is closed */
+	bool has_others;
+};
+
+static void closed_note(struct closed *closed, const struct daemon *daemon, enum service_kind kind, const char *name,
+                        const char *interface)
+{
+	if (service_find(&daemon->services, kind, name))
+		return;
+	closed->has_others |= closed->interface && strcmp(closed->interface, interface) != 0;
+	if (!closed->interface)
+		closed->interface = interface;
+}
+
+static struct closed closed_of(const struct daemon *daemon)
+{
+	const struct config *config = daemon->config;
+	struct closed closed = {0};
+
+	for (uint32_t i = 0; i < config->n_streams; i++)
+		if (!config->streams[i].payload_is_lent) /* such a stream waits for its consumer */
+			closed_note(&closed, daemon, SERVICE_STREAM, config->streams[i].name,
+			            config->streams[i].interface);
+	for (uint32_t i = 0; i < config->n_channels; i++)
+		closed_note(&closed, daemon, SERVICE_CHANNEL, config->channels[i].name, config->channels[i].interface);
+	return closed;
+}
+
 /* True: the line is another one than before. */
 static bool service_renew_status(struct daemon *daemon)
 {
-	unsigned n[SERVICE_N_KINDS] = {0}, n_down = 0;
+	const struct closed closed = closed_of(daemon);
 	char status[sizeof(daemon->status)], down[32] = "";
 	const struct service *service;
+	unsigned n_down = 0;
 
-	TAILQ_FOREACH (service, &daemon->services, link) {
-		n[service->ops->kind] += !service->removed;
+	TAILQ_FOREACH (service, &daemon->services, link)
 		n_down += service->ops->kind == SERVICE_STREAM && !service->removed && service->link_down;
-	}
 	if (n_down)
 		snprintf(down, sizeof(down), " (%u without a link)", n_down);
-	snprintf(status, sizeof(status), "%u streams%s, %u channels", n[SERVICE_STREAM], down, n[SERVICE_CHANNEL]);
+	snprintf(status, sizeof(status), "%u streams%s, %u channels%s%s%s", daemon->config->n_streams, down,
+	         daemon->config->n_channels, closed.interface ? "; waiting for interface " : "",
+	         closed.interface ? closed.interface : "", closed.has_others ? " and others" : "");
 	if (strcmp(status, daemon->status) == 0)
 		return false;
 	memcpy(daemon->status, status, sizeof(status));

@@ -30,7 +30,7 @@ struct daemon {
 	struct neighbours *neighbours;           /* the next hops of channels; NULL: there was no channel yet */
 	struct identifications *identifications; /* of IP fragments that channels send; likewise */
 	struct control *control;
-	char status[80]; /* the last line for systemctl status */
+	char status[128]; /* the last line for systemctl status */
 
 	TAILQ_HEAD(, reopening) reopenings;      /* interfaces whose services are closed (reload/reopen.h) */
 	struct reload *reload;                   /* a configuration that is being read; NULL: none */

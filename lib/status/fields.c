@@ -101,6 +101,9 @@ static const struct status_field stream_fields[] = {
               "second that had such packets; not known of other streams, and if TAI is not known that the time needs",
               .may_lack = true),
 	FIELD(sensor_offset_max_ns, I64, LEVEL, "ns", "The greatest of these offsets", .may_lack = true),
+	FIELD(closed_why, TEXT, LABEL, NULL,
+              "Why the stream is not open: its interface is not there, is down, or cannot be opened; empty: it is "
+              "open"),
 	FIELD(loss_packets, U64, LEVEL, "packets",
               "The packets of the last loss for want of a free row that the ring still records; 0: it records none"),
 	FIELD(loss_from_ns, U64, TIME, "ns", "That loss happened after this time; 0: before the first reading"),
@@ -173,6 +176,7 @@ static const struct status_field channel_fields[] = {
 	HIDDEN(reserved),
 	FIELD(send_time, TEXT, LABEL, NULL, "What keeps the packets' send times: worker, qdisc (etf) or card"),
 	FIELD(send_time_why, TEXT, LABEL, NULL, "Why; empty: no queueing discipline there keeps times"),
+	FIELD(closed_why, TEXT, LABEL, NULL, "Why the channel is not open, as of a stream; empty: it is open"),
 	{0},
 };
 #undef PART

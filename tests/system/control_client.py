@@ -45,10 +45,10 @@ INTERFACE_COUNTERS = ["out_of_buffer", "port_discards", "card_dropped", "damaged
 HEADER = struct.Struct("=IHHII")
 PART_BODY = struct.Struct("=II")
 # Structs of ibvcap.h: the size, and the members behind it.
-STREAM_BODY = struct.Struct("@N64s16s64s16s16sQIIIIIIIIQQQQPIIiIQIIQQiiqqq")
+STREAM_BODY = struct.Struct("@N64s16s64s16s16sQIIIIIIIIQQQQPIIiIQIIQQiiqqq256s512s")
 FLOW_BODY = struct.Struct("@N64sIi48s48sHHI256s")
 CONSUMER_BODY = struct.Struct("@N64sIIiIPII32s")
-CHANNEL_BODY = struct.Struct("@N64s16s64s16s16sQQIIIIIIIIPII16s192s")
+CHANNEL_BODY = struct.Struct("@N64s16s64s16s16sQQIIIIIIIIPII16s192s512s")
 SENDER_BODY = struct.Struct("@N64siIPI")
 INTERFACE_BODY = struct.Struct("@N16s64sPII16s256s256s256s256sII")
 DAEMON_BODY = struct.Struct("@N32si")
@@ -93,7 +93,8 @@ def decode_part(kind, part):
                 "stall_pid": f[22], "stall_uid": f[23], "stall_until_ns": f[24], "n_queues": f[25],
                 "system_clock": f[26], "clock_delay_ns": f[27], "system_clock_error_ns": f[28], "tai_offset_s": f[29],
                 "clock_drift_ppb": f[30],
-                "sensor_offset_min_ns": f[31], "sensor_offset_ns": f[32], "sensor_offset_max_ns": f[33]}
+                "sensor_offset_min_ns": f[31], "sensor_offset_ns": f[32], "sensor_offset_max_ns": f[33],
+                "offloads": text(f[34]), "closed_why": text(f[35])}
     if kind == CONSUMER:
         f = CONSUMER_BODY.unpack_from(part)
         return {"stream": text(f[1]), "queue": f[2], "policy": f[3], "pid": f[4], "uid": f[5],
@@ -104,7 +105,7 @@ def decode_part(kind, part):
                 "state": text(f[5]), "epoch": f[6], "rate_bps": f[7], "burst_bytes": f[8], "slot_bytes": f[9],
                 "arena_slots": f[10], "page_bytes": f[11], "send_queue_slots": f[12], "n_destinations": f[13],
                 "n_unresolved": f[14], "max_senders": f[15], **counters(CHANNEL_COUNTERS, f[17], part),
-                "send_time": text(f[19]), "send_time_why": text(f[20])}
+                "send_time": text(f[19]), "send_time_why": text(f[20]), "closed_why": text(f[21])}
     if kind == SENDER:
         f = SENDER_BODY.unpack_from(part)
         return {"channel": text(f[1]), "pid": f[2], "uid": f[3], **counters(CHANNEL_COUNTERS, f[5], part)}

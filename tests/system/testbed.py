@@ -179,7 +179,8 @@ class Daemon:
     """An ibvcapd on emulated devices, in the receiver's namespace."""
 
     def __init__(self, build, net, tmp, streams, name="ibvcapd", prefix=(), environment=None, control=None, pass_fds=(),
-                 channels=(), user="root", **top):
+                 channels=(), user="root", devices=None, inner=(), **top):
+        """prefix stands before softhca, if there is any, and inner behind it; devices: of softhca."""
         self.socket_path = tmp / f"{name}.sock"
         self.config = tmp / f"{name}.conf"
         control = {"socket": str(self.socket_path), "mode": "0666", **(control or {})}
@@ -189,9 +190,9 @@ class Daemon:
         notify_path = tmp / f"{name}-{time.monotonic_ns()}.notify"
         self.notify.bind(str(notify_path))
         notify_path.chmod(0o666)  # also for a daemon that becomes another user
-        interfaces = ",".join(dict.fromkeys(entry["interface"] for entry in [*streams, *channels]))
-        device = [build.softhca, "-i", interfaces, "--"] if BACKEND == "verbs" else []
-        command = Net.command(net.rx, *prefix, *device, build.ibvcapd, "--config", self.config, "--user", user)
+        interfaces = devices or dict.fromkeys(entry["interface"] for entry in [*streams, *channels])
+        device = [build.softhca, "-i", ",".join(interfaces), "--"] if BACKEND == "verbs" else []
+        command = Net.command(net.rx, *prefix, *device, *inner, build.ibvcapd, "--config", self.config, "--user", user)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True,
                                             pass_fds=pass_fds,

@@ -84,6 +84,8 @@ static void print_stream_line(const struct status_view *view, const struct ibvca
 	printf("\n  %s\n", status_clock_text(&clock, clock_text));
 	if (stream->offloads[0])
 		printf("  %s\n", stream->offloads);
+	if (stream->closed_why[0])
+		printf("  not open: %s\n", stream->closed_why);
 	flow_view_print(view, stream);
 	print_all_counters(stream_sum_of(view, stream, &sum));
 	print_age("matched and no_buffer", stream->device, stream->reading_age_ms);
@@ -163,6 +165,8 @@ static void print_channel_status(const struct ibvcap_status_channel *channel)
 	if (channel->n_unresolved)
 		printf(", %u of them without a next hop", channel->n_unresolved);
 	putchar('\n');
+	if (channel->closed_why[0])
+		printf("  not open: %s\n", channel->closed_why);
 	if (channel->send_time_why[0])
 		printf("  send times are kept by the %s: %s\n", channel->send_time, channel->send_time_why);
 	print_all_counters(COUNTERS_OF(channel));

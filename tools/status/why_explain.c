@@ -150,12 +150,18 @@ static void explain_link(const struct why_facts *facts, struct why_report *repor
 
 static void explain_gone_interface(const struct why_facts *facts, struct why_report *report)
 {
-	if (strcmp(facts->stream->state, "interface_gone") == 0)
+	if (strcmp(facts->stream->state, "interface_gone") != 0)
+		return;
+	if (facts->stream->closed_why[0])
+		why_add_stream_line(
+			report, WHY_LOSS, "port", "interface_gone", 1, facts->stream->closed_why,
+			"the stream is opened when this has changed; if the configuration is wrong, correct it, "
+			"and: systemctl reload ibvcapd");
+	else
 		why_add_stream_line(report, WHY_LOSS, "port", "interface_gone", 1,
 		                    "the interface is not there any more: its card was unplugged, or it was deleted or "
-		                    "renamed; or it is back, and the daemon cannot open it",
-		                    "bring it back under its name, and the stream is opened again; if it is back, the "
-		                    "daemon's log says why it cannot be opened");
+		                    "renamed",
+		                    "bring it back under its name, and the stream is opened again");
 }
 
 static void explain_awaited_memory(const struct why_facts *facts, struct why_report *report)

@@ -133,11 +133,12 @@ def test_an_interface_that_cannot_be_opened_is_tried_again(daemon, consumer, net
                      "4000 .* over the MTU 1500", one.text())
     closed = one.status()
     assert closed["streams"]["lidar"]["state"] == "interface_gone" and closed["streams"]["lidar"]["epoch"] == 0
+    assert "it cannot be opened: " in closed["streams"]["lidar"]["closed_why"]
     assert closed["channels"]["out"]["state"] == "link_down" and wire.interface not in closed["interfaces"]
     refused = ibvcap("recv", "lidar", "--socket", one.socket_path)
-    assert refused.returncode == TRY_AGAIN and "is not open again yet" in refused.stderr, refused.stderr
+    assert refused.returncode == TRY_AGAIN and "is not open yet: it cannot be" in refused.stderr, refused.stderr
     refused = ibvcap("send", "out", "--count", 1, "--socket", one.socket_path)
-    assert refused.returncode == TRY_AGAIN and "is not open again yet" in refused.stderr, refused.stderr
+    assert refused.returncode == TRY_AGAIN and "is not open yet: it cannot be" in refused.stderr, refused.stderr
     assert "interface_gone" in ibvcap("why", "lidar", "--socket", one.socket_path).stdout
     one.read_notifications()
     done = ibvcap("reload", "--socket", one.socket_path)

@@ -147,6 +147,7 @@ MISTAKES = (
     (checks("streams = (", SAMPLE.replace('"s"', "“s”"), ");"), CONFIG, "c.conf:2: the curly quote “", '"…"'),
     (checks("@include sequence/rtp.conf", f"streams = ( {SAMPLE} );"), CONFIG,
      'c.conf:1: no double quotes behind @include: accepted is @include "FILE"'),
+    (checks(f"streams = ( {SAMPLE.replace('rx0', 'rx00')} );"), UNAVAILABLE, "interface rx00: ", "did you mean 'rx0'?"),
     (checks("streams = ();"), CONFIG, "streams has 0 entries: accepted are 1 to 64"),
     (keys('name = "a b";'), CONFIG, 'name = "a b": accepted is', "a stream needs 'interface'", "needs 'flows'"),
     ("ibvcapd --user nosuch -t -c $CONFIG", CONFIG, "there is no user 'nosuch'", "systemd-sysusers"),

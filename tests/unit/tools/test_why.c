@@ -205,6 +205,8 @@ Test(why, each_loss_is_told_with_cause_and_remedy)
 	expect_loss("link_down", "no link", "ip link set dev ens1f0 up");
 	strcpy(stream.state, "interface_gone");
 	expect_loss("interface_gone", "not there any more", "under its name");
+	strcpy(stream.closed_why, "interface eht0: did you mean 'eth0'?");
+	expect_loss("interface_gone", "did you mean 'eth0'?", "systemctl reload ibvcapd");
 	strcpy(stream.state, "awaits_memory");
 	cr_expect(eq(int, (int)judge("awaits_memory")->level, WHY_NOTE));
 }

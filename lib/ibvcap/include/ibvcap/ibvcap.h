@@ -959,7 +959,8 @@ struct ibvcap_status_stream {
 	int64_t sensor_offset_min_ns;
 	int64_t sensor_offset_ns;
 	int64_t sensor_offset_max_ns;
-	char offloads[256]; /* what the stream asked of its card and got, beyond plain receiving; "": nothing */
+	char offloads[256];   /* what the stream asked of its card and got, beyond plain receiving; "": nothing */
+	char closed_why[512]; /* why the stream is not open: its interface is not there, …; "": it is open */
 };
 
 /* Packets that a stream captures, on all its queues. */
@@ -1011,6 +1012,7 @@ struct ibvcap_status_channel {
 	uint32_t reserved;
 	char send_time[16];      /* what keeps the packets' send times: "worker", "qdisc", "card" */
 	char send_time_why[192]; /* "": no queueing discipline on the way of its packets keeps times */
+	char closed_why[512];    /* as of a stream */
 };
 
 struct ibvcap_status_sender {
