@@ -115,7 +115,7 @@ static bool take_fragment(struct reassembly *r, const struct backend_event *from
 	end_row(r, whole.header_bytes + whole.n_bytes, from, to);
 	to->tag = whole.tag;
 	to->flags &= (uint8_t) ~(BACKEND_EVENT_CHECKSUM_BAD | BACKEND_EVENT_CHECKSUM_PARTIAL);
-	if (whole.is_checksum_bad)
+	if (whole.is_checksum_bad || (r->checksums && whole.has_wrong_header))
 		to->flags |= BACKEND_EVENT_CHECKSUM_BAD;
 	else if (r->checksums)
 		to->flags |= BACKEND_EVENT_CHECKSUM_GOOD;

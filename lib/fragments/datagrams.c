@@ -48,6 +48,7 @@ struct datagram {
 	uint32_t header_bytes; /* once its first fragment has come; 0 */
 	uint32_t l3_at;        /* likewise */
 	bool begins_with_udp;  /* likewise: no extension headers of IPv6 before it */
+	bool has_wrong_header; /* the checksum of a fragment's IPv4 header is wrong */
 	uint32_t tag;
 	uint8_t *buffer; /* HEADER_ROOM, then bytes of the datagram */
 	uint64_t units[N_UNITS / 64];
@@ -254,7 +255,7 @@ static struct datagram *datagram_begin(struct datagrams *d, const struct datagra
 		LIST_INSERT_HEAD(chain_of(d, key), datagram, of_key);
 	}
 	datagram->is_held = true;
-	datagram->is_foreign = false;
+	datagram->is_foreign = datagram->has_wrong_header = false;
 	datagram->is_equal = remembered != NULL;
 	datagram->n_compare = remembered ? remembered->end : 0;
 	datagram->came_ns = d->came_ns;
@@ -449,6 +450,13 @@ static bool is_checksum_bad(const struct datagrams *d, const struct datagram *da
 	                     checksum_sum_bytes(udp, udp_bytes)) != UINT16_MAX;
 }
 
+static bool is_header_wrong(const uint8_t *bytes, const struct frame *frame)
+{
+	const uint8_t *ip = bytes + frame->l3_at;
+
+	return frame->ip_version == 4 && checksum_fold(checksum_sum_bytes(ip, (ip[0] & 15u) * 4)) != UINT16_MAX;
+}
+
 static void datagram_show(const struct datagrams *d, const struct datagram *datagram, struct datagram_frame *whole)
 {
 	uint32_t kept = datagram->end < d->bytes_max ? datagram->end : d->bytes_max;
@@ -461,6 +469,7 @@ static void datagram_show(const struct datagrams *d, const struct datagram *data
 		.n_kept = kept,
 		.n_bytes = datagram->end,
 		.is_checksum_bad = is_checksum_bad(d, datagram),
+		.has_wrong_header = datagram->has_wrong_header,
 		.tag = datagram->tag,
 	};
 }
@@ -516,6 +525,7 @@ bool datagrams_add(struct datagrams *d, const uint8_t *bytes, uint32_t n_bytes, 
 	if (!datagram_accepts(d, datagram, &piece))
 		return false;
 	datagram_keep(d, datagram, &piece);
+	datagram->has_wrong_header |= is_header_wrong(bytes, frame);
 	datagram->n_fragments++;
 	d->counts.held++;
 	if (piece.offset == 0) {

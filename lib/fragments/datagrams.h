@@ -49,7 +49,8 @@ struct datagram_frame {
 	uint32_t n_kept;      /* so many of them are there */
 	uint32_t n_bytes;
 	bool is_checksum_bad;
-	uint32_t tag; /* of its first fragment */
+	bool has_wrong_header; /* of IPv4, by its checksum, which a fragment came with: *headers have a right one */
+	uint32_t tag;          /* of its first fragment */
 };
 
 /** Does a datagram to this UDP port belong to the stream? In network order. */

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 import testbed
+from cut_datagrams import fragments
 from ibvcap_tool import IBVCAP
 from test_capture import BAD_CHECKSUM
 
@@ -54,6 +55,22 @@ def test_with_ipv6_no_checksum_is_a_wrong_one(daemon, wire, consumer):
     group = "ff05::7:8"
     one = daemon([testbed.stream(wire, flows=[testbed.flow(PORT, group)], verify_checksums=True)])
     assert marked_rows(one, wire, consumer, [(kind, {}) for kind in (RIGHT, WRONG, NONE, RIGHT)], group) == [1, 2]
+
+
+def test_a_joined_datagram_is_wrong_if_the_header_of_a_fragment_is(daemon, wire, consumer):
+    """A kernel drops such a fragment, and a socket gets no such datagram."""
+    one = daemon([testbed.stream(wire, verify_checksums=True, reassemble="on", payload_size=4000)])
+    reader = consumer(one, "lidar", "--count", 3, "--timeout", 20000)
+    for number, broken in enumerate([None, 0, 2]):
+        pieces = list(fragments(wire.frame(bytes(4000), PORT, udp_checksum=True), number))
+        assert len(pieces) == 3
+        if broken is not None:
+            piece = bytearray(pieces[broken])
+            piece[14 + 8] ^= 1  # the time to live
+            pieces[broken] = bytes(piece)
+        wire.send(*pieces)
+    rows, _ = reader.finish()
+    assert [bool(row["flags"] & BAD_CHECKSUM) for row in rows] == [False, True, True]
 
 
 def test_a_stream_that_does_not_verify_marks_nothing(daemon, wire, consumer):
