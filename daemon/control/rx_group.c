@@ -303,7 +303,7 @@ int rx_group_join(struct session *session, struct rx_stream *stream, const struc
 		free(ask);
 		return session_send_error(session, -ENOMEM, "stream '%s': out of memory", stream->known->config->name);
 	}
-	*ask = (struct rx_group_ask){{abandon_ask}, .group = group, .session = session, .request = *request};
+	*ask = (struct rx_group_ask){{.abandon = abandon_ask}, .group = group, .session = session, .request = *request};
 	session->wait = &ask->wait;
 	TAILQ_INSERT_TAIL(&group->asks, ask, link);
 	protocol_init(&joined.header, PROTOCOL_JOINED, sizeof(joined));

@@ -129,7 +129,7 @@ int rx_lend_ask(struct session *session, const struct config_stream *config, con
 	if (!lend)
 		return session_send_error(session, -ENOMEM, "stream '%s': out of memory", config->name);
 	*lend = (struct rx_lend){
-		.wait.abandon = rx_lend_abandon,
+		.wait = {.is_for_client = true, .abandon = rx_lend_abandon},
 		.session = session,
 		.request = *request,
 		.bytes = message.bytes,
@@ -194,6 +194,7 @@ int rx_lend_take(struct session *session, const struct protocol_lent *message)
 		close(dmabuf);
 		return rx_lend_refuse(lend, r, text);
 	}
+	lend->wait.is_for_client = false;
 	lend->dmabuf = dmabuf;
 	lend->offset = message->offset;
 	TAILQ_INSERT_TAIL(&session->control->lends, lend, link);

@@ -185,7 +185,7 @@ void session_close_idle(struct session *session, uint64_t now_us)
 	bool waits = session->wants_status || session->in_refresh || connection_is_sending(session->connection) ||
 	             session->control->reconfiguring == session;
 
-	if (session_is_in_use(session) || waits ||
+	if ((session_is_in_use(session) && !(session->wait && session->wait->is_for_client)) || waits ||
 	    now_us - session->asked_at_us < config->idle_timeout_s * UINT64_C(1000000))
 		return;
 	session_send_error(session, -ETIMEDOUT, "neither attached nor asked anything for %u s (idle_timeout_s)",

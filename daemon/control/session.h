@@ -23,8 +23,9 @@ struct control;
 struct endpoint;
 struct endpoint_client;
 
-/* An event that a request waits for. Other clients decide how long that takes. */
+/* An event that a request waits for. Other clients decide how long that takes, or the client itself. */
 struct session_wait {
+	bool is_for_client;                         /* which counts as idle */
 	void (*abandon)(struct session_wait *wait); /* the session ends */
 };
 

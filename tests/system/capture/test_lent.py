@@ -188,6 +188,14 @@ def test_a_descriptor_that_nobody_asked_for_is_refused(daemon, wire):
     assert state(one) == "awaits_memory"
 
 
+def test_a_client_that_does_not_lend_is_idle(daemon, wire):
+    one = daemon([lent(wire)], control={"idle_timeout_s": 1})
+    with control_client.Client(one.socket_path) as client:
+        client.ask_to_lend("lidar")
+        with pytest.raises(control_client.Refused, match="idle_timeout_s"):
+            control_client.decode(*client.receive()[:2])
+
+
 def test_reloads_take_the_stream_away_and_add_it(daemon, wire, reader):
     """While it waits, and while it captures."""
     one = daemon([testbed.small(wire, port=7503, name="other")])
