@@ -11,10 +11,11 @@
 #include <string.h>
 
 /* Without names of hosts, which may take long to find. "Leap status" is the last field. */
-#define ASK_CHRONY   "timeout 2 chronyc -n -c tracking 2>&1"
-#define ASK_TIMESYNC "LC_ALL=C timeout 2 timedatectl timesync-status 2>/dev/null"
+#define ASK_CHRONY   "timeout -k 1 2 chronyc -n -c tracking 2>&1"
+#define ASK_TIMESYNC "LC_ALL=C timeout -k 1 2 timedatectl timesync-status 2>/dev/null"
 
 #define NS_PER_S      1000000000
+#define BOUND_MAX_S   1e9 /* above that, or no number: no answer */
 #define CHRONY_FIELDS 14
 
 enum chrony_field {
@@ -37,12 +38,14 @@ bool parse_chrony(char *line, struct doctor_keeper *keeper)
 		n++;
 	if (n < CHRONY_FIELDS)
 		return false;
-	*keeper = (struct doctor_keeper){.program = "chrony",
-	                                 .has_reference = strcmp(fields[CHRONY_LEAP], "Not synchronised") != 0,
-	                                 .stratum = (unsigned int)strtoul(fields[CHRONY_STRATUM], NULL, 10)};
 	behind_s = strtod(fields[CHRONY_BEHIND], NULL);
 	/* As chronyc(1) has it, of "Root dispersion". */
 	bound_s = fabs(behind_s) + strtod(fields[CHRONY_DISPERSION], NULL) + strtod(fields[CHRONY_DELAY], NULL) / 2;
+	if (!(bound_s >= 0 && bound_s < BOUND_MAX_S))
+		return false;
+	*keeper = (struct doctor_keeper){.program = "chrony",
+	                                 .has_reference = strcmp(fields[CHRONY_LEAP], "Not synchronised") != 0,
+	                                 .stratum = (unsigned int)strtoul(fields[CHRONY_STRATUM], NULL, 10)};
 	keeper->ahead_ns = (int64_t)(-behind_s * NS_PER_S);
 	keeper->bound_ns = (uint64_t)(bound_s * NS_PER_S);
 	snprintf(keeper->reference, sizeof(keeper->reference), "%s",
@@ -56,7 +59,8 @@ static double span_s(const char *text)
 	static const struct {
 		const char *name;
 		double s;
-	} units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
+	} units[] = {{"us", 1e-6}, {"ms", 1e-3},  {"s", 1},           {"min", 60},    {"h", 3600},
+	             {"d", 86400}, {"w", 604800}, {"month", 2629800}, {"y", 31557600}};
 	double sign = *text == '-' ? -1 : 1, sum = 0, n;
 	char *unit;
 

@@ -791,6 +791,21 @@ Test(keeper, chrony_says_how_far_the_clock_is_behind)
 	cr_expect(!parse_chrony(other, &keeper));
 }
 
+Test(keeper, what_is_no_number_of_nanoseconds_is_no_answer)
+{
+	static const char *const behind[] = {"nan", "inf", "1e300", "-1e12"};
+	struct doctor_keeper keeper = {0};
+	char line[128];
+
+	for (size_t i = 0; i < sizeof(behind) / sizeof(behind[0]); i++) {
+		snprintf(line, sizeof(line), "C0,10.0.0.1,3,1.0,%s,0,0,0,0,0,0.1,0.1,64,Normal\n", behind[i]);
+		cr_expect(!parse_chrony(line, &keeper), "%s", behind[i]);
+	}
+	cr_expect(!keeper.program);
+	cr_assert(parse_timesync("Server: a\nStratum: 2\nRoot distance: 1ms\nOffset: -1month 2d 1s\n", &keeper));
+	cr_expect_eq(keeper.ahead_ns, (2629800 + 2 * 86400 + 1) * INT64_C(1000000000));
+}
+
 Test(keeper, timesyncd_says_it_in_its_own_units)
 {
 	static const char followed[] = "       Server: 10.0.0.7 (ntp.example)\nPoll interval: 34min 8s (min: 32s)\n"
