@@ -127,6 +127,29 @@ void config_rename_interface(struct config *config, const char *from, const char
 	}
 }
 
+static void config_take_name_back(char interface[IFNAMSIZ], char alias[INTERFACE_NAME_BYTES], const char *from,
+                                  const char *to)
+{
+	if (strcmp(interface, to) != 0 || strcmp(alias, from) != 0)
+		return;
+	snprintf(interface, IFNAMSIZ, "%s", from);
+	alias[0] = '\0';
+}
+
+void config_undo_rename(struct config *config, const char *from, const char *to)
+{
+	for (uint32_t i = 0; i < config->n_streams; i++) {
+		struct config_stream *stream = (struct config_stream *)&config->streams[i];
+
+		config_take_name_back(stream->interface, stream->interface_alias, from, to);
+	}
+	for (uint32_t i = 0; i < config->n_channels; i++) {
+		struct config_channel *channel = (struct config_channel *)&config->channels[i];
+
+		config_take_name_back(channel->interface, channel->interface_alias, from, to);
+	}
+}
+
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 struct config_memory {

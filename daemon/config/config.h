@@ -337,6 +337,7 @@ const struct config_channel *config_find_channel(const struct config *config, co
 
 /** An interface that is configured by one of its other names is there: the kernel calls it to. */
 void config_rename_interface(struct config *config, const char *from, const char *to);
+void config_undo_rename(struct config *config, const char *from, const char *to);
 
 /** NULL is fine. */
 void config_free(struct config *config);

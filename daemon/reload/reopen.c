@@ -4,6 +4,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/channel/channel.h"
+#include "daemon/flow/flow.h"
 #include "daemon/net/net.h"
 #include "daemon/port/interface.h"
 #include "daemon/reload/apply.h"
@@ -137,6 +138,21 @@ static void on_reopened(struct daemon *daemon, int r, struct failure *failure)
 	schedule_reap(daemon);
 }
 
+/* Under one name, flows of streams may overlap that were of two interfaces before. */
+static bool reopen_take_name(struct daemon *daemon, struct reopening *reopening, const char *name)
+{
+	struct failure failure;
+
+	config_rename_interface(daemon->config, reopening->interface, name);
+	if (flow_check(daemon->config, &failure) < 0) {
+		config_undo_rename(daemon->config, reopening->interface, name);
+		reopen_failed(reopening, &failure);
+		return false;
+	}
+	snprintf(reopening->interface, sizeof(reopening->interface), "%s", name);
+	return true;
+}
+
 /*
  * Is the interface there? If not, its coming is an event of the kernel. A new one waits until it is up: udev may name
  * it anew before, and it has no addresses. It may have come with another name that it has, by which it is configured.
@@ -165,10 +181,8 @@ static bool reopen_is_there(struct daemon *daemon, struct reopening *reopening)
 		reopening->is_told_down = true;
 		return false;
 	}
-	if (interface_name_find(reopening->interface, name) == 0 && strcmp(name, reopening->interface) != 0) {
-		config_rename_interface(daemon->config, reopening->interface, name);
-		snprintf(reopening->interface, sizeof(reopening->interface), "%s", name);
-	}
+	if (interface_name_find(reopening->interface, name) == 0 && strcmp(name, reopening->interface) != 0)
+		return reopen_take_name(daemon, reopening, name);
 	return true;
 }
 

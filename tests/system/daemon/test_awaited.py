@@ -99,6 +99,17 @@ def test_a_daemon_waits_for_its_only_interface(daemon, net, wire):
     testbed.wait_until(lambda: one.stream()["published"] == 1, 20, one.stream)
 
 
+def test_an_awaited_name_of_an_interface_takes_no_packets_of_its_streams(daemon, net, wire):
+    """Two streams with one flow are refused on one interface, also when that shows later."""
+    one = daemon([testbed.stream(wire, backend="packet"),
+                  testbed.stream(wire, name="twin", interface="lidar0", backend="packet")], devices=[wire.interface])
+    testbed.run("ip", "-n", net.rx, "link", "property", "add", "dev", wire.interface, "altname", "lidar0")
+    testbed.wait_until(lambda: "overlaps with that of stream" in one.stream("twin")["closed_why"], 20, one.text)
+    wire.send(*[wire.frame(bytes(8), 7502)] * 10)
+    testbed.wait_until(lambda: one.stream()["published"] == 10, 20, one.stream)
+    assert one.stream("twin")["state"] == "interface_gone"
+
+
 @pytest.mark.skipif(BACKEND != "xdp", reason="of backend xdp")
 def test_an_xdp_interface_that_comes_later_takes_a_restart(daemon, wire):
     one = start_before(daemon, wire, [testbed.stream(wire)])
