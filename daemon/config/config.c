@@ -105,26 +105,17 @@ const struct config_channel *config_find_channel(const struct config *config, co
 	return NULL;
 }
 
-static void config_rename(char interface[IFNAMSIZ], char alias[INTERFACE_NAME_BYTES], const char *from, const char *to)
+/* Changes a name and the alias of an interface. */
+typedef void config_renaming(char interface[IFNAMSIZ], char alias[INTERFACE_NAME_BYTES], const char *from,
+                             const char *to);
+
+static void config_take_name(char interface[IFNAMSIZ], char alias[INTERFACE_NAME_BYTES], const char *from,
+                             const char *to)
 {
 	if (strcmp(interface, from) != 0)
 		return;
 	snprintf(alias, INTERFACE_NAME_BYTES, "%s", from);
 	snprintf(interface, IFNAMSIZ, "%s", to);
-}
-
-void config_rename_interface(struct config *config, const char *from, const char *to)
-{
-	for (uint32_t i = 0; i < config->n_streams; i++) {
-		struct config_stream *stream = (struct config_stream *)&config->streams[i];
-
-		config_rename(stream->interface, stream->interface_alias, from, to);
-	}
-	for (uint32_t i = 0; i < config->n_channels; i++) {
-		struct config_channel *channel = (struct config_channel *)&config->channels[i];
-
-		config_rename(channel->interface, channel->interface_alias, from, to);
-	}
 }
 
 static void config_take_name_back(char interface[IFNAMSIZ], char alias[INTERFACE_NAME_BYTES], const char *from,
@@ -136,18 +127,28 @@ static void config_take_name_back(char interface[IFNAMSIZ], char alias[INTERFACE
 	alias[0] = '\0';
 }
 
-void config_undo_rename(struct config *config, const char *from, const char *to)
+static void config_rename_all(struct config *config, config_renaming *rename, const char *from, const char *to)
 {
 	for (uint32_t i = 0; i < config->n_streams; i++) {
 		struct config_stream *stream = (struct config_stream *)&config->streams[i];
 
-		config_take_name_back(stream->interface, stream->interface_alias, from, to);
+		rename(stream->interface, stream->interface_alias, from, to);
 	}
 	for (uint32_t i = 0; i < config->n_channels; i++) {
 		struct config_channel *channel = (struct config_channel *)&config->channels[i];
 
-		config_take_name_back(channel->interface, channel->interface_alias, from, to);
+		rename(channel->interface, channel->interface_alias, from, to);
 	}
+}
+
+void config_rename_interface(struct config *config, const char *from, const char *to)
+{
+	config_rename_all(config, config_take_name, from, to);
+}
+
+void config_undo_rename(struct config *config, const char *from, const char *to)
+{
+	config_rename_all(config, config_take_name_back, from, to);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------- */

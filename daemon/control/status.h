@@ -41,7 +41,10 @@ void status_deinit(struct control *control);
 /** In status_stream.c, for status.c: each queue of a stream with its consumers, then the flows. 0 or -ENOMEM. */
 int status_append_stream(struct reply *reply, const struct rx_stream *stream);
 
-/** In status_stream.c, for status.c: one of the configuration that is closed at present. 0 or -ENOMEM. */
+/**
+ * In status_stream.c, for status.c: one of the configuration that is closed at present. why: what is wrong with its
+ * interface; "": nothing, a stream awaits the memory of its consumer. 0 or -ENOMEM.
+ */
 int status_append_closed_stream(struct reply *reply, const struct config_stream *config, const char *why);
 int status_append_closed_channel(struct reply *reply, const struct config_channel *config, const char *why);
 

@@ -102,9 +102,14 @@ bool reopenings_have(const struct daemon *daemon, const char *interface)
 	return reopenings_find(daemon, interface) != NULL;
 }
 
+/* A stream that awaits memory is on no list. */
 const char *reopenings_why(void *daemon, const char *interface)
 {
+	static struct failure failure;
 	const struct reopening *reopening = reopenings_find(daemon, interface);
+	struct net_interface net;
 
-	return reopening ? reopening->why : "";
+	if (reopening)
+		return reopening->why;
+	return net_interface_read(interface, &net, &failure) == -ENODEV ? failure.text : "";
 }

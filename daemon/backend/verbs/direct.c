@@ -195,7 +195,7 @@ static inline void direct_give_back(struct verbs_direct *direct)
  * A worker that is faster than the device would take each completion while it is being written: their cache line goes
  * to and fro, and those that the processor reads ahead are taken from the device before it has written them. Both sides
  * are then a third as fast (doc/measured.md). So while packets are dense, look at the last completion of a batch alone,
- * for about a microsecond. A poll that finds few ends this.
+ * for one to three microseconds, by processor. A poll that finds few ends this.
  */
 static inline void direct_wait_for_batch(const struct verbs_direct *direct, uint32_t n)
 {

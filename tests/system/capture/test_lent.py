@@ -225,3 +225,11 @@ def test_another_backend_is_refused_with_the_reason(build, net, wire, tmp):
     assert done.returncode == 78, done.stderr
     assert re.search(rf"packet.conf:2: stream 'lidar': payload_memory = \"consumer\": interface {wire.interface} has "
                      "backend (xdp|packet), with which the CPU copies packets", done.stderr), done.stderr
+
+
+def test_a_stream_whose_interface_is_not_there_says_that_and_not_that_it_awaits_memory(daemon, wire):
+    one = daemon([lent(wire), lent(wire, name="far", interface="far0", flows=[testbed.flow(7503, wire.address)])],
+                 devices=[wire.interface])
+    far = one.stream("far")
+    assert (state(one), far["state"]) == ("awaits_memory", "interface_gone")
+    assert "interface far0: this network namespace has none of that name" in far["closed_why"]
