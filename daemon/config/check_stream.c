@@ -108,6 +108,31 @@ static int check_moderation(const struct config_reader *reader, const config_set
 	                             stream->moderation_us);
 }
 
+/* The CPU copies packets for these backends, and no queue of the card is the stream's alone. */
+static int check_copied(const struct config_reader *reader, const config_setting_t *setting,
+                        const struct config_stream *stream)
+{
+	const char *backend = stream->backend == CONFIG_BACKEND_XDP      ? "xdp"
+	                      : stream->backend == CONFIG_BACKEND_PACKET ? "packet"
+	                                                                 : NULL;
+
+	if (!backend)
+		return 0;
+	if (stream->delay_drop)
+		return config_reader_failure(reader, config_reader_find(setting, "delay_drop"),
+		                             "delay_drop = true with backend = \"%s\", which cannot make a card hold "
+		                             "packets: accepted is backend = \"verbs\", or delay_drop = false",
+		                             backend);
+	if (stream->moderation_us)
+		return config_reader_failure(
+			reader, config_reader_find(setting, "moderation_us"),
+			"moderation_us = %u with backend = \"%s\", which has no events of its own "
+			"that could wait: accepted is moderation_us = 0; for the whole card there is: "
+			"ethtool -C %s rx-usecs %u",
+			stream->moderation_us, backend, stream->interface, stream->moderation_us);
+	return 0;
+}
+
 static int check_queues(const struct config_reader *reader, const config_setting_t *setting,
                         const struct config_stream *stream)
 {
@@ -217,6 +242,8 @@ int config_check_stream(const struct config_reader *reader, const config_setting
 		r = check_lossless(reader, setting, stream);
 	if (r == 0)
 		r = check_moderation(reader, setting, stream);
+	if (r == 0)
+		r = check_copied(reader, setting, stream);
 	if (r == 0)
 		r = check_lent(reader, setting, stream);
 	if (r == 0)

@@ -111,27 +111,6 @@ static int stream_check_clock(struct stream *stream, struct failure *failure)
 	return 0;
 }
 
-/* The other reasons are found without a device: check_stream.c. */
-static int stream_check_lent(const struct stream *stream, struct failure *failure)
-{
-	const struct config_stream *wanted = stream->config;
-	const struct backend_ops *ops = stream->interface->ops;
-
-	if (!wanted->payload_is_lent || (ops->register_dmabuf && !stream->reassembles))
-		return 0;
-	if (!ops->register_dmabuf)
-		return failure_set(failure, EX_CONFIG, ENOTSUP,
-		                   "%s:%d: stream '%s': payload_memory = \"consumer\": interface %s has backend %s, "
-		                   "with which the CPU copies packets to the rows, and cannot reach memory of a "
-		                   "device: only backend verbs can do without",
-		                   wanted->file, wanted->line, wanted->name, wanted->interface, ops->name);
-	return failure_set(failure, EX_CONFIG, ENOTSUP,
-	                   "%s:%d: stream '%s': payload_memory = \"consumer\": payload_size %u is above what the MTU "
-	                   "%u leaves for it, and the worker cannot copy fragments to the rows: raise the MTU, or set "
-	                   "a smaller payload_size",
-	                   wanted->file, wanted->line, wanted->name, wanted->payload_size, stream->interface->net.mtu);
-}
-
 static int stream_check_group(const struct config_stream *wanted, const struct backend_capabilities *device,
                               struct failure *failure)
 {
@@ -140,11 +119,6 @@ static int stream_check_group(const struct config_stream *wanted, const struct b
 		                   "%s:%d: stream '%s': queues = %u: device %s shares packets out to %u at most",
 		                   wanted->file, wanted->line, wanted->name, wanted->queues, device->device,
 		                   device->max_group_queues ? device->max_group_queues : 1);
-	if (wanted->queues > 1 && wanted->hash == CONFIG_HASH_TOEPLITZ && !device->toeplitz)
-		return failure_set(failure, EX_CONFIG, ENOTSUP,
-		                   "%s:%d: stream '%s': hash = \"toeplitz\": device %s has no such hash; set "
-		                   "hash = \"symmetric\"",
-		                   wanted->file, wanted->line, wanted->name, device->device);
 	if (wanted->queues > 1 && wanted->hash_fields != CONFIG_HASH_PORTS && !device->hashes_addresses)
 		return failure_set(failure, EX_CONFIG, ENOTSUP,
 		                   "%s:%d: stream '%s': hash_fields without ports: device %s always hashes them, too; "
@@ -165,9 +139,7 @@ int stream_fit(struct stream *stream, struct failure *failure)
 			"%s:%d: stream '%s': receive_queue_slots %u is more than device %s takes: at most %u",
 			wanted->file, wanted->line, wanted->name, wanted->receive_queue_slots, device->device,
 			device->max_queue_slots);
-	r = stream_check_lent(stream, failure);
-	if (r == 0)
-		r = stream_check_group(wanted, device, failure);
+	r = stream_check_group(wanted, device, failure);
 	if (r == 0)
 		r = stream_check_offloads(stream, failure);
 	if (r < 0)

@@ -110,6 +110,9 @@ int stream_fit(struct stream *stream, struct failure *failure);
 
 /** Can the device do what the stream asks for beyond plain receiving? Failure: EX_CONFIG with file:line. Pure. */
 int stream_check_offloads(const struct stream *stream, struct failure *failure);
+/** Likewise, as far as it is known before the interface is opened: all of it, unless the backend is verbs. */
+int stream_check_offloads_unopened(const struct config_stream *config, const struct interface *interface,
+                                   struct failure *failure);
 /** For the status, and people: what was asked for beyond it and given. The queues exist. */
 void stream_describe_offloads(const struct stream *stream, char text[STREAM_OFFLOADS_BYTES]);
 

@@ -2,6 +2,8 @@
 /* What a stream asks of its card beyond plain receiving: whether the device can, and what the status says of it. */
 #include "daemon/stream/stream.h"
 
+#include "daemon/memory/geometry.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,12 +39,69 @@ static int offloads_check_moderation(const struct stream *stream, struct failure
 	return offloads_refuse(stream, key, why, instead, failure);
 }
 
+/* The other reasons are found without a device: check_stream.c. */
+static int offloads_check_lent(const struct stream *stream, struct failure *failure)
+{
+	const struct config_stream *wanted = stream->config;
+	const struct backend_ops *ops = stream->interface->ops;
+
+	if (!wanted->payload_is_lent || (ops->register_dmabuf && !stream->reassembles))
+		return 0;
+	if (!ops->register_dmabuf)
+		return failure_set(failure, EX_CONFIG, ENOTSUP,
+		                   "%s:%d: stream '%s': payload_memory = \"consumer\": interface %s has backend %s, "
+		                   "with which the CPU copies packets to the rows, and cannot reach memory of a "
+		                   "device: only backend verbs can do without",
+		                   wanted->file, wanted->line, wanted->name, wanted->interface, ops->name);
+	return failure_set(failure, EX_CONFIG, ENOTSUP,
+	                   "%s:%d: stream '%s': payload_memory = \"consumer\": payload_size %u is above what the MTU "
+	                   "%u leaves for it, and the worker cannot copy fragments to the rows: raise the MTU, or set "
+	                   "a smaller payload_size",
+	                   wanted->file, wanted->line, wanted->name, wanted->payload_size, stream->interface->net.mtu);
+}
+
+static int offloads_check_hash(const struct stream *stream, struct failure *failure)
+{
+	const struct config_stream *wanted = stream->config;
+	const struct backend_capabilities *device = &stream->interface->capabilities;
+
+	if (wanted->queues == 1 || wanted->hash != CONFIG_HASH_TOEPLITZ || device->toeplitz)
+		return 0;
+	return failure_set(failure, EX_CONFIG, ENOTSUP,
+	                   "%s:%d: stream '%s': hash = \"toeplitz\": device %s has no such hash; set "
+	                   "hash = \"symmetric\"",
+	                   wanted->file, wanted->line, wanted->name, device->device);
+}
+
 int stream_check_offloads(const struct stream *stream, struct failure *failure)
 {
+	int r = offloads_check_lent(stream, failure);
+
+	if (r == 0)
+		r = offloads_check_hash(stream, failure);
+	if (r < 0)
+		return r;
 	if (stream->config->delay_drop && !stream->interface->capabilities.delay_drop)
 		return offloads_refuse(stream, "delay_drop = true", "cannot hold packets of a full queue",
 		                       "set delay_drop = false", failure);
 	return offloads_check_moderation(stream, failure);
+}
+
+/* A backend that copies packets names its device by the interface, and has no offloads on any. */
+int stream_check_offloads_unopened(const struct config_stream *config, const struct interface *interface,
+                                   struct failure *failure)
+{
+	struct interface closed = *interface;
+	const struct stream stream = {
+		.config = config,
+		.interface = &closed,
+		.reassembles = geometry_reassembles(config, interface->net.mtu),
+	};
+
+	if (interface->ops->pins_memory)
+		return offloads_check_lent(&stream, failure);
+	snprintf(closed.capabilities.device, sizeof(closed.capabilities.device), "%s", interface->name);
+	return stream_check_offloads(&stream, failure);
 }
 
 static void offloads_add(char text[STREAM_OFFLOADS_BYTES], const char *part)

@@ -149,6 +149,23 @@ def test_check_config_says_all_that_a_start_would_refuse(build, net, wire, tmp):
     assert check_config(net, build, path).returncode == EX_UNAVAILABLE
 
 
+def test_check_config_knows_what_no_card_is_asked_for_by_a_backend_that_copies(build, net, wire, tmp):
+    """In the words of the start, whether the backend is named or auto takes it."""
+    lent = {"payload_memory": "consumer", "max_consumers": 1, "reassemble": "off"}
+    for keys, words in (({"delay_drop": True}, "cannot hold packets of a full queue: set delay_drop = false"),
+                        ({"moderation_us": 50}, f"and: ethtool -C {wire.interface} rx-usecs 50"),
+                        ({"queues": 2, "hash": "toeplitz"}, 'has no such hash; set hash = "symmetric"'),
+                        (lent, "the CPU copies packets to the rows"),
+                        ({"delay_drop": True, "backend": "packet"}, 'delay_drop = true with backend = "packet"')):
+        path = write_stream(tmp / "c.conf", wire, {"socket": str(tmp / "c.sock")}, **{"backend": "auto", **keys})
+        start = [build.ibvcapd, "-c", path, "--user", "root"]
+        checked, started = (subprocess.run(net.command(net.rx, *start, *more), capture_output=True, text=True,
+                                           check=False, timeout=60) for more in (["-t"], []))
+        errors = [[line for line in done.stderr.splitlines() if "error:" in line] for done in (checked, started)]
+        assert (checked.returncode, started.returncode) == (EX_CONFIG, EX_CONFIG), (checked, started)
+        assert words in checked.stderr and errors[0] == errors[1], (checked, started)
+
+
 def write_stream(path, wire, control=None, **keys):
     path.write_text(f"control = {testbed.libconfig({'socket': '/run/ibvcapd/control.sock', **(control or {})})};\n"
                     f"streams = {testbed.libconfig([testbed.stream(wire, **{'backend': 'packet', **keys})])};\n")

@@ -96,6 +96,14 @@ Test(config, moderation_without_events_is_refused)
 	               ":5: moderation_us = 50 with poll = \"busy\"", "\"adaptive\" or \"event\"");
 }
 
+Test(config, what_only_a_card_can_is_refused_with_backends_that_copy)
+{
+	expect_refused(load_with("", "moderation_us = 50; backend = \"packet\";", ""),
+	               ":5: moderation_us = 50 with backend = \"packet\"", "ethtool -C eth0 rx-usecs 50");
+	expect_refused(load_with("", "delay_drop = true; backend = \"xdp\";", ""),
+	               ":5: delay_drop = true with backend = \"xdp\"", "accepted is backend = \"verbs\"");
+}
+
 /* Each with the reason, and what is accepted in its place. */
 Test(config, lent_memory_is_refused_with_what_a_cpu_would_have_to_read_or_write)
 {
