@@ -340,17 +340,49 @@ static int config_reader_read_key(const struct config_reader *reader, const conf
 	}
 }
 
+/* The keys that a group of the file takes, or each entry of a list. NULL: its name is unknown. */
+static const struct key_group *config_reader_keys_of(const struct config_reader *reader,
+                                                     const config_setting_t *setting)
+{
+	const config_setting_t *parent = config_setting_parent(setting);
+	const struct key_group *around = parent ? config_reader_keys_of(reader, parent) : reader->keys;
+	const struct key *key;
+
+	if (!parent || !config_setting_name(setting)) /* the file, or an entry of a list */
+		return around;
+	key = around ? key_find(around, config_setting_name(setting)) : NULL;
+	return key ? key->group : NULL;
+}
+
+/* Of the groups and lists in group: one whose keys have the name. NULL: none has. */
+static const struct key *config_reader_find_inner(const struct key_group *group, const char *name)
+{
+	for (const struct key *key = group->keys; key < group->keys + group->n_keys; key++)
+		if (key->group && key_find(key->group, name))
+			return key;
+	return NULL;
+}
+
 static int config_reader_refuse_unknown(const struct config_reader *reader, const config_setting_t *setting,
                                         const struct key_group *group)
 {
 	const char *name = config_setting_name(setting);
-	const struct key *nearest = key_find_nearest(group, name);
+	const struct key *nearest = key_find_nearest(group, name), *inner = config_reader_find_inner(group, name);
 
-	for (const struct key *key = group->keys; key < group->keys + group->n_keys; key++)
-		if (key->group && key_find(key->group, name))
+	for (const config_setting_t *at = setting; !inner && (at = config_setting_parent(at));) {
+		const config_setting_t *parent = config_setting_parent(at);
+		const struct key_group *around = parent ? config_reader_keys_of(reader, parent) : NULL;
+
+		if (around && config_setting_name(at) && key_find(around, name))
 			return config_reader_failure(reader, setting,
-			                             "unknown key '%s' in %s: it is a key of %s, in '%s'", name,
-			                             group->what, key->group->what, key->name);
+			                             "unknown key '%s' in %s: it is a key of %s: put it before '%s'",
+			                             name, group->what, around->what, config_setting_name(at));
+	}
+	if (!inner)
+		inner = config_reader_find_inner(reader->keys, name);
+	if (inner)
+		return config_reader_failure(reader, setting, "unknown key '%s' in %s: it is a key of %s, in '%s'",
+		                             name, group->what, inner->group->what, inner->name);
 	if (nearest)
 		return config_reader_failure(reader, setting, "unknown key '%s' in %s: did you mean '%s'?", name,
 		                             group->what, nearest->name);

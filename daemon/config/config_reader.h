@@ -16,6 +16,7 @@ struct config_reader {
 	const char *directory; /* of path, which @include starts from; NULL = the process' own */
 	struct config *config; /* result; owns the memory that it points to */
 	struct failure *failure;
+	const struct key_group *keys; /* of the file, outside of any group */
 };
 
 /** The file that libconfig calls by this name (NULL: the main one); returns it or buffer. */

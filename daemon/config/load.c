@@ -101,7 +101,7 @@ static int config_find_directory(struct config *config, const char *path, char *
 static int config_read_into(struct config *config, const char *path, const char *text, const struct key_group *group,
                             void *base, struct failure *failure)
 {
-	struct config_reader reader = {.path = path, .config = config, .failure = failure};
+	struct config_reader reader = {.path = path, .config = config, .failure = failure, .keys = group};
 	char *name = config_allocate(config, strlen(path) + 1, 1);
 	char *directory;
 	int r;

@@ -125,6 +125,7 @@ MISTAKES = (
     ("ibvcap-try -w -c no/x rx0 7502", CANNOT_CREATE, "there is no directory", "/no"),
     # The configuration.
     (one_stream(keys="paylod_size = 5;"), CONFIG, "c.conf:2", "did you mean 'payload_size'?"),
+    (one_stream(keys="relaxed_ordering = true;"), CONFIG, "it is a key of the file: put it before 'streams'"),
     (one_stream(keys='history_blocks = "many";'), CONFIG, "history_blocks is a string: accepted is an integer"),
     (one_stream(flow='vlan = "x";'), CONFIG, 'vlan = "x": accepted is "none", "any" or an integer'),
     (one_stream(keys='backend = "xdp";'), CONFIG, "duplicate key backend"),
