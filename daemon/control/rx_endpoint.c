@@ -61,6 +61,8 @@ static int refuse_stream(struct session *session, const char *name)
 {
 	const char *meant = find_meant_stream(session, name);
 
+	if (meant && strcmp(meant, name) == 0) /* no other one has the name: rx_endpoint_attach() */
+		return session_send_error(session, -ESRCH, "stream '%s' was removed and is ending", name);
 	if (is_usable_channel(session, name))
 		return session_send_error(
 			session, -ESRCH,

@@ -65,6 +65,8 @@ static int refuse_channel(struct session *session, const char *name)
 	TAILQ_FOREACH (channel, &session->control->tx_endpoints, link)
 		if (rights_to_send(channel->channel->config, &session->peer, geteuid(), NULL) == RIGHTS_GRANTED)
 			nearest_offer(&nearest, channel->endpoint.name);
+	if (nearest.best && strcmp(nearest.best, name) == 0)
+		return session_send_error(session, -ESRCH, "channel '%s' was removed and is ending", name);
 	if (is_usable_stream(session, name))
 		return session_send_error(
 			session, -ESRCH,

@@ -79,6 +79,9 @@ static int build_config(struct daemon *daemon, const struct protocol_reconfigure
 		removed.stream = asked->name;
 	r = config_merge(daemon->config, read, &removed, config, failure);
 	config_free(read);
+	if (r == -ENOENT && service_is_ending(&daemon->services, SERVICE_STREAM, removed.stream))
+		return failure_set(failure, EX_UNAVAILABLE, ENOENT, "stream '%s' was removed and is ending",
+		                   removed.stream);
 	return r;
 }
 

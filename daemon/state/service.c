@@ -41,6 +41,16 @@ struct service *service_find(const struct service_list *list, enum service_kind 
 	return service;
 }
 
+bool service_is_ending(const struct service_list *list, enum service_kind kind, const char *name)
+{
+	const struct service *service;
+
+	TAILQ_FOREACH (service, list, link)
+		if (service->ops->kind == kind && service->removed && strcmp(service->name, name) == 0)
+			return true;
+	return false;
+}
+
 struct service_memory service_memory_of(const struct service_list *list, bool with_draining)
 {
 	struct service_memory memory = {0};

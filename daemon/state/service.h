@@ -103,6 +103,8 @@ int service_walk(struct daemon *daemon, struct service_list *list, enum service_
 
 /** NULL: the list has none of that kind and name that is not removed. */
 struct service *service_find(const struct service_list *list, enum service_kind kind, const char *name);
+/** Has it one that is removed and drains? */
+bool service_is_ending(const struct service_list *list, enum service_kind kind, const char *name);
 
 /** The sum over a list. Without draining: not those that are removed, whose memory goes soon. */
 struct service_memory service_memory_of(const struct service_list *list, bool with_draining);

@@ -11,6 +11,7 @@ import time
 import pytest
 
 import service_manager
+import stopped_thread
 import testbed
 from testbed import small
 
@@ -330,6 +331,19 @@ def test_a_stream_is_added_and_removed_by_hand(daemon, wire, consumer, ibvcap, t
     assert "stream 'by_keys': added" in one.text()
     for wrong in (("add", path, "name=a"), ("add",), ("remove", "a", "b"), ("lose", "a")):
         assert ibvcap(one, "stream", *wrong).returncode == os.EX_USAGE
+
+
+def test_a_stream_that_drains_is_not_missing_but_ending(daemon, wire, ibvcap):
+    one = daemon([small(wire), small(wire, name="goes", port=7600)])
+    worker, = stopped_thread.threads(one.pid(), "goes")
+    with stopped_thread.stopped(worker):
+        assert ibvcap(one, "stream", "remove", "goes").returncode == 0
+        assert one.stream("goes")["state"] == "ending"
+        for words in ("stream", "remove", "goes"), ("recv", "goes", "-c", 1):
+            done = ibvcap(one, *words)
+            assert done.returncode == EX_UNAVAILABLE and "stream 'goes' was removed and is ending" in done.stderr, done
+    testbed.wait_until(lambda: "goes" not in one.status()["streams"], 30, "its end")
+    assert "no stream 'goes'" in ibvcap(one, "stream", "remove", "goes").stderr
 
 
 def test_a_bad_text_says_where(daemon, wire, ibvcap, tmp):
