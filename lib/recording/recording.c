@@ -152,6 +152,8 @@ int recording_next(struct recording *recording, struct pcapng_block *block)
 			         "the file ends within its header");
 		return recording->head_bytes < RECORDING_HEAD_BYTES ? -ENODATA : -EBADMSG;
 	}
+	if (recording->head_bytes && !recording->head_failed && !is_pcapng(recording))
+		return -EBADMSG; /* the reader of blocks would say that a short one is cut off */
 	return pcapng_read(&recording->reader, block);
 }
 

@@ -579,6 +579,7 @@ Test(inspect_verdict, files_that_are_no_recordings_prove_nothing)
 	expect_bytes(packed, n, FINDING_DOUBT, "not proven: not written by ibvcap record");
 	n = ZSTD_compress(packed, sizeof(packed), "", 0, 1);
 	expect_bytes(packed, n, FINDING_DOUBT, "not proven: there is nothing in the file");
+	expect_bytes("host\n", 5, FINDING_DAMAGE, "not a capture in pcap or pcapng format");
 	expect_bytes("no recording", 12, FINDING_DAMAGE, "not a capture in pcap or pcapng format");
 }
 
