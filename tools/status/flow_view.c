@@ -52,17 +52,17 @@ static void note_joined_group(const struct joined_group *group, void *context)
 			view->groups[i] = FLOW_GROUP_JOINED;
 }
 
-/* The status has the PID that the daemon sees. Elsewhere it may be that of another process. */
-static bool is_daemon_here(pid_t pid)
+bool flow_view_sees_daemon(const struct status_view *view)
 {
 	char name[16];
 
-	return files_read_line(name, sizeof(name), "/proc/%d/comm", (int)pid) && strcmp(name, "ibvcapd") == 0;
+	return files_read_line(name, sizeof(name), "/proc/%d/comm", (int)view->daemon.pid) &&
+	       strcmp(name, "ibvcapd") == 0;
 }
 
 void flow_view_find_groups(struct status_view *view)
 {
-	bool is_known = is_daemon_here(view->daemon.pid);
+	bool is_known = flow_view_sees_daemon(view);
 
 	for (int i = 0; i < view->n_flows; i++)
 		view->groups[i] = !is_group(&view->flows[i]) ? FLOW_GROUP_NONE

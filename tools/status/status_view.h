@@ -55,6 +55,9 @@ void status_print(const struct status_view *view);
 
 /* ---- flows, and whether the kernel has joined their groups --------------------------------------- */
 
+/** Is the daemon's PID its own in this PID namespace, too? Elsewhere it may be that of another process. */
+bool flow_view_sees_daemon(const struct status_view *view);
+
 /** Ask the kernel which groups are joined in the daemon's network namespace. */
 void flow_view_find_groups(struct status_view *view);
 

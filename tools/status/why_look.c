@@ -8,8 +8,11 @@
 #include <errno.h>
 #include <limits.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- one destination and one flow ---------------------------------------------------------------- */
 
@@ -131,6 +134,28 @@ void why_look_compare(const struct status_view *view, struct why_look *look)
 	write_advice_on_nothing(look);
 }
 
+/* Only root may look at the namespace of a daemon that is another user's. */
+static void why_advise_on_no_interface(struct why_look *look, const struct status_view *view, const char *name)
+{
+	struct stat own, daemons;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)view->daemon.pid);
+	if (!flow_view_sees_daemon(view) || stat("/proc/self/ns/net", &own) < 0 || stat(path, &daemons) < 0)
+		why_append(look->advice,
+		           "there is no interface %s in this network namespace, and which one the daemon has cannot be "
+		           "seen%s%s",
+		           look->interface, geteuid() ? ": sudo ibvcap why " : " from here", geteuid() ? name : "");
+	else if (own.st_dev == daemons.st_dev && own.st_ino == daemons.st_ino)
+		why_append(look->advice, "there is no interface %s now: ip -br link lists those there are",
+		           look->interface);
+	else
+		why_append(look->advice,
+		           "%s is not in this network namespace: sudo nsenter --net --target %d ibvcap why %s looks "
+		           "at what arrives there",
+		           look->interface, (int)view->daemon.pid, name);
+}
+
 struct why_look *why_look_new(const struct status_view *view, const struct ibvcap_status_stream *stream,
                               const char *interface)
 {
@@ -146,10 +171,7 @@ struct why_look *why_look_new(const struct status_view *view, const struct ibvca
 	if (look->error == 0)
 		why_look_compare(view, look);
 	else if (look->error == -ENODEV)
-		why_append(look->advice,
-		           "%s is not in this network namespace: sudo nsenter --net --target %d ibvcap why %s looks "
-		           "at what arrives there",
-		           interface, (int)view->daemon.pid, name);
+		why_advise_on_no_interface(look, view, name);
 	else if (look->error == -EPERM)
 		why_append(look->advice, "sudo ibvcap why %s looks for a second at what UDP does arrive", name);
 	else

@@ -180,6 +180,17 @@ def test_a_look_needs_a_right_and_the_namespace_of_the_interface(daemon, net, wi
     assert "arrives" not in look(net, "lidar", *socket), "of a stream that gets packets"
 
 
+def test_an_interface_that_was_deleted_is_in_no_namespace(start_daemon, net, wire):
+    one = start_daemon([testbed.stream(wire, backend="packet")]).wait_ready()
+    testbed.run("ip", "-n", net.rx, "link", "delete", wire.interface)
+    testbed.wait_until(lambda: one.stream()["state"] == "interface_gone", 20, one.text)
+    socket = ("--socket", one.socket_path)
+    said = look(net, "lidar", *socket)
+    assert f"there is no interface {wire.interface} now: ip -br link" in said and "nsenter" not in said, said
+    assert "which one the daemon has cannot be seen: sudo ibvcap why lidar" in look(net, "lidar", *socket, nobody=True)
+    assert f"nsenter --net --target {one.pid()} ibvcap why lidar" in why(one).stdout
+
+
 def test_an_interface_is_looked_at_without_a_daemon(net, wire):
     group = ("ff15::77", 7000, frames.group_mac("ff15::77"))
 
