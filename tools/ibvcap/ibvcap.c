@@ -48,6 +48,16 @@ static const struct command commands[] = {
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
+/* Commands of other programs, and what they are here. */
+static const struct {
+	const char *word;
+	const char *command;
+} other_words[] = {
+	{"capture", "record"}, {"dump", "record"},  {"list", "status"},
+	{"ls", "status"},      {"receive", "recv"}, {"version", "--version"},
+};
+#define N_OTHER_WORDS (sizeof(other_words) / sizeof(other_words[0]))
+
 static void print_commands(FILE *to)
 {
 	fputs("usage: ibvcap COMMAND [ARGUMENTS...]\n"
@@ -84,12 +94,19 @@ static int run_command(const struct command *command, int argc, char **argv)
 static int refuse_command(const char *name)
 {
 	struct nearest nearest = {.word = name};
+	const char *meant;
 
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		nearest_offer(&nearest, commands[i].name);
-	if (nearest.best && name[0])
+	for (size_t i = 0; i < N_OTHER_WORDS; i++)
+		nearest_offer(&nearest, other_words[i].word);
+	meant = nearest.best;
+	for (size_t i = 0; i < N_OTHER_WORDS; i++)
+		if (nearest.best == other_words[i].word)
+			meant = other_words[i].command;
+	if (meant && name[0])
 		fprintf(stderr, "ibvcap: no command '%s': did you mean '%s'? 'ibvcap --help' lists the commands\n",
-		        name, nearest.best);
+		        name, meant);
 	else if (name[0])
 		fprintf(stderr, "ibvcap: no %s '%s'\n", name[0] == '-' ? "option" : "command", name);
 	if (!nearest.best || !name[0])

@@ -3,8 +3,8 @@
 row is a command, its exit status, and words of the answer. New mistakes that somebody made are new rows."""
 import pytest
 
-from situation import (BUSY, CANNOT_CREATE, CONFIG, LIDAR, NO_INPUT, UNAVAILABLE, USAGE, checks, entry, one_stream,
-                       python, run)
+from situation import (BUSY, CANNOT_CREATE, CONFIG, DATA, LIDAR, NO_INPUT, UNAVAILABLE, USAGE, checks, entry,
+                       one_stream, python, run)
 
 SOCKET = 'control = { socket = "/run/ibvcap-mistakes.sock"; };'
 SAMPLE = entry()
@@ -19,7 +19,10 @@ MISTAKES = (
     # Words that are nearly right.
     ("ibvcap recrod lidar -w a.pcapng", USAGE, "no command 'recrod': did you mean 'record'?"),
     ("ibvcap stats", USAGE, "did you mean 'status'?"),
-    ("ibvcap list", USAGE, "no command 'list'", "status "),
+    ("ibvcap recieve lidar", USAGE, "no command 'recieve': did you mean 'recv'?"),
+    ("ibvcap capture lidar", USAGE, "did you mean 'record'?"),
+    ("ibvcap list", USAGE, "no command 'list': did you mean 'status'?"),
+    ("ibvcap version", USAGE, "did you mean '--version'?"),
     ("ibvcap --hepl", USAGE, "no option '--hepl'", "--help"),
     ("ibvcap record lidar --wirte a.pcapng", USAGE, "'--wirte'", "did you mean --write?"),
     ("ibvcap status --jsno", USAGE, "did you mean --json?"),
@@ -58,6 +61,7 @@ MISTAKES = (
     ("ibvcap record lidar -w no/such/a.pcapng", CANNOT_CREATE, "there is no directory no/such"),
     ("ibvcap extract cut.pcapng -w no/b.pcapng", CANNOT_CREATE, "no/b.pcapng: there is no directory no"),
     ("ibvcap recv lidar -w no/b.raw -c 1", CANNOT_CREATE, "no/b.raw: there is no directory no"),
+    ("echo host >name; ibvcap info name", DATA, "name: not a capture in pcap or pcapng format"),
     ("ibvcap info .", NO_INPUT, ".: Is a directory"),
     ("ibvcap extract nosuch.pcapng -w b.pcapng", NO_INPUT, "nosuch.pcapng: No such file"),
     ("ibvcap replay out nosuch.pcap", NO_INPUT, "nosuch.pcap: No such file"),
