@@ -346,6 +346,16 @@ def test_a_stream_that_drains_is_not_missing_but_ending(daemon, wire, ibvcap):
     assert "no stream 'goes'" in ibvcap(one, "stream", "remove", "goes").stderr
 
 
+def test_a_channel_that_drains_is_not_missing_but_ending(daemon, wire, ibvcap):
+    one = daemon([small(wire)], channels=[testbed.channel(wire)])
+    write(one, [small(wire)])
+    worker, = stopped_thread.threads(one.pid(), f"tx-{wire.interface}"[:15])
+    with stopped_thread.stopped(worker):
+        assert ibvcap(one, "reload").returncode == 0
+        done = ibvcap(one, "send", "out", "-c", 1)
+        assert done.returncode == EX_UNAVAILABLE and "channel 'out' was removed and is ending" in done.stderr, done
+
+
 def test_a_bad_text_says_where(daemon, wire, ibvcap, tmp):
     one = daemon([small(wire)])
     path = tmp / "bad.conf"
