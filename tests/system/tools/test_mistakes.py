@@ -117,7 +117,7 @@ MISTAKES = (
     # ibvcap-try.
     ("ibvcap-try rx0 99999", USAGE, "99999: '99999' is no port from 1 to 65535"),
     ("ibvcap-try rx0 239.1.2:7502", CONFIG, 'error: destination = "239.1.2": accepted is an address'),
-    ("ibvcap-try -p -b dpdk rx0 7502", CONFIG, 'backend = "dpdk": accepted is', "it is not printed"),
+    ("ibvcap-try -p -b dpdk rx0 7502", CONFIG, 'backend = "dpdk": accepted is', "it is printed, but"),
     ("ibvcap-try rx0 7502 7502", USAGE, "7502: 10.77.0.1, port 7502, is there twice"),
     ("ibvcap-try rx0 239.1.0.0/16:7502 239.1.2.3:7502", CONFIG, "that of stream 'capture' (239.1.0.0/16:7502"),
     ("ibvcap-try -p -r nofile rx0 239.1.2.3:7502", NO_INPUT, "--replay nofile: No such file"),

@@ -173,6 +173,7 @@ def test_the_daemons_warnings_are_shown(wire, try_on):
     process = try_on("-b", "packet", "-t", "1", wire.interface, "10.77.0.200:7502")
     said = process.communicate(timeout=30)[0]
     assert "warning: " in said and "10.77.0.200 is not an address of" in said and "4 kB pages" not in said
+    assert "echo hello" not in said and "^C ends it" in said, said
 
 
 def test_no_packet_is_no_loss_and_no_mystery(wire, try_on):
@@ -220,6 +221,7 @@ def test_the_configuration_of_the_service_is_written_and_the_old_one_kept(wire, 
     common = ("--write", "--config", file, wire.interface)
     said, status = written(try_on(*common, "7502"))
     assert status == 0 and f"{file}: written\n" in said and "systemctl" not in said, said
+    assert f"sudo ibvcapd --config {file}\n" in said
     first = file.read_text()
     said, status = written(try_on(*common, "7502"))
     assert status == 0 and "nothing changes" in said and os.listdir(tmp).count("service.conf.~1~") == 0, said
@@ -250,11 +252,23 @@ def test_no_configuration_is_written_that_the_service_would_not_take(wire, try_o
         assert (status, file.read_text(), os.listdir(tmp).count("service.conf")) == (code, "mine\n", 1), said
         assert words in said and "service.conf." not in said, said
         said, status = written(try_on("-p", *arguments))
-        assert (status, words in said, "streams = (" in said, "/tmp/" in said) == (code, True, False, False), said
+        is_shown = "would not start here" in said  # and is no mistake of the command
+        assert (status, words in said, "streams = (" in said, "/tmp/" in said) == (code, True, is_shown, False), said
+        assert is_shown == (code == 78 or "-b" in arguments), said
     for path, words in ((tmp, "is a directory"), (tmp / "no/c", "there is no directory")):
         said, status = written(try_on("-w", "-c", path, wire.interface, "7502"))
         assert status == 73 and words in said
     assert len(list(tmp.glob("service.conf*"))) == 1
+
+
+def test_a_machine_without_the_directory_of_the_socket_gets_its_configuration(wire, try_on, tmp):
+    file = tmp / "service.conf"
+    bare = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh")
+    said, status = written(try_on("-w", "-c", file, wire.interface, "7502", under=bare))
+    assert status == 0 and "there is no directory /run/ibvcapd" in said and "this machine lacks" in said, said
+    assert "port = 7502" in file.read_text()
+    said, status = written(try_on("-p", wire.interface, "7502", under=bare))
+    assert status == 78 and "there is no directory /run/ibvcapd" in said and "port = 7502" in said, said
 
 
 def test_the_configuration_that_it_prints_is_one_for_the_service(net, wire, try_on, tmp):
