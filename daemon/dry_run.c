@@ -228,8 +228,9 @@ static void try_socket(const char *path, struct failure *all)
 	struct failure found;
 
 	if (socket_location_is_temporary(path))
-		log_warning("control socket '%s': ibvcapd.service has a directory of its own there (PrivateTmp=), so "
-		            "no client of it finds the socket: a path below " SERVICE_DIRECTORY " can be found",
+		log_warning("control socket '%s': a daemon that is started by hand can have it there; ibvcapd.service "
+		            "has a directory of its own there (PrivateTmp=), so no client would find the socket of "
+		            "the service: set a path below " SERVICE_DIRECTORY " for it",
 		            path);
 	if (listener_check_path(path, &found) == -ENOENT && is_of_service && sd_booted() > 0)
 		return;

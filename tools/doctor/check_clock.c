@@ -41,7 +41,8 @@ static void check_system_clock(const struct doctor_facts *facts, struct findings
 		tell_keeper(&facts->keeper, finding);
 		return;
 	}
-	finding_write(finding->found, program ? "not synchronised" : "nothing synchronises it");
+	finding_write(finding->found,
+	              program ? "not synchronised" : "nothing known here synchronises the system clock");
 	tell_keeper(&facts->keeper, finding);
 	finding_fail(finding, FINDING_WARNING,
 	             "timestamps are converted to UTC with this clock: they have its error, and jump when it is set",

@@ -26,8 +26,9 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 	             is_refused ? "ibvcapd does not start with this file"
 	                        : "ibvcapd takes this file, and what it warns of does not work",
 	             "a file that ibvcapd --check-config accepts");
-	finding_write(finding->fix, "ibvcapd --check-config --config %s   # until it reports nothing",
-	              facts->config_file);
+	finding_write(finding->fix, "ibvcapd --check-config%s%s --config %s   # until it reports nothing",
+	              facts->user ? " --user " : "", facts->user ? facts->user : "", facts->config_file);
+	finding->fix_is_edit = true;
 }
 
 static void fix_choice(const struct backend_choice *choice, struct finding *finding)

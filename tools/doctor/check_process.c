@@ -109,8 +109,12 @@ static void check_network(const struct doctor_facts *facts, struct findings *fin
 			"another one than that of ibvcapd (pid %d), whose interfaces are not shown: run the doctor "
 			"there",
 			(int)facts->process.pid);
+	else if (facts->network == DOCTOR_NETWORK_FIRST)
+		finding_write(finding->found, "that of process 1");
+	else if (facts->network == DOCTOR_NETWORK_OTHER)
+		finding_write(finding->found, "another one than that of process 1: that of this process");
 	else
-		finding_write(finding->found, "its own");
+		finding_write(finding->found, "that of this process; whether process 1 is in it is not known");
 	if (facts->sysfs_is_foreign)
 		finding_append(finding->found,
 		               "; /sys is of another one, so what only /sys says of interfaces is not known: lower "
@@ -138,6 +142,7 @@ static void check_holder(const struct doctor_facts *facts, const struct doctor_h
 	struct finding *finding = finding_add(findings, "ring_memory", "%s (pid %d, user %s)", holder->name,
 	                                      (int)holder->pid, holder->user);
 
+	finding->holder = holder->pid;
 	append_bytes(finding->found, holder->bytes);
 	if (!facts->knows_ended_rings) {
 		finding_append(finding->found, "; whether its rings have ended is unknown: %s",

@@ -13,19 +13,21 @@
 #define DEFAULT_CONFIG "/etc/ibvcapd.conf"
 
 static const char usage[] =
-	"usage: ibvcap doctor [--config FILE] [--json]\n"
+	"usage: ibvcap doctor [--config FILE] [--user USER] [--json]\n"
 	"Check that this machine is ready for what the configuration asks of it; ibvcap-tuning(7) "
 	"explains the checks.\n"
 	"Run it as root: others do not see everything. Exit status: 0 ready, 1 warnings, 2 errors.\n";
 
 struct doctor_options {
-	const char *config;
+	const char *config, *user;
 	bool json;
 };
 
 static const struct option_row rows[] = {
 	{"config", 'c', "FILE", "the daemon's configuration (" DEFAULT_CONFIG ")", OPTION_TEXT,
          OPTION_AT(struct doctor_options, config)},
+	{"user", 'u', "USER", "the account that the daemon is to run as (that of ibvcapd)", OPTION_TEXT,
+         OPTION_AT(struct doctor_options, user)},
 	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct doctor_options, json)},
 };
 
@@ -41,6 +43,7 @@ int main(int argc, char **argv)
 
 	if (code >= 0)
 		return code;
+	facts.user = options.user;
 	doctor_read_config(options.config, &facts);
 	doctor_find_daemon(&facts);
 	doctor_read("", &facts);

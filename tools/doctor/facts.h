@@ -189,6 +189,7 @@ struct doctor_cuda {
 };
 
 struct doctor_facts {
+	const char *user; /* of ibvcapd --user; NULL: its default */
 	struct doctor_trial trial;
 	struct doctor_taken taken[DOCTOR_INTERFACES_MAX];
 	unsigned int n_taken;
@@ -203,7 +204,13 @@ struct doctor_facts {
 	unsigned int n_interfaces;
 	struct doctor_socket control;
 	/* Whose network namespace the facts of interfaces are of. HIDDEN: the daemon has another one. */
-	enum { DOCTOR_NETWORK_OWN, DOCTOR_NETWORK_ENTERED, DOCTOR_NETWORK_HIDDEN } network;
+	enum {
+		DOCTOR_NETWORK_OWN,   /* this process's; process 1 could not be read */
+		DOCTOR_NETWORK_FIRST, /* this process's and that of process 1 */
+		DOCTOR_NETWORK_OTHER, /* this process's, which is not that of process 1 */
+		DOCTOR_NETWORK_ENTERED,
+		DOCTOR_NETWORK_HIDDEN
+	} network;
 	bool sysfs_is_foreign; /* /sys shows the interfaces of another network namespace than this one */
 	bool mellanox_pci;     /* there is a ConnectX on the PCI bus, with or without a driver */
 	struct doctor_holder holders[DOCTOR_HOLDERS_MAX];

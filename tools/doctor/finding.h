@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define FINDING_TEXT_BYTES 1024
 #define FINDINGS_MAX       704
@@ -15,6 +16,7 @@ enum finding_level { FINDING_OK, FINDING_WARNING, FINDING_ERROR };
 struct finding {
 	enum finding_level level;
 	const char *check; /* its name in JSON and in ibvcap-tuning(7) */
+	pid_t holder;      /* the process that it is about, if it is one of many; the text has one line for all at ok */
 	char subject[FINDING_TEXT_BYTES];
 	char found[FINDING_TEXT_BYTES];
 	/* empty where level is FINDING_OK: */
@@ -24,7 +26,7 @@ struct finding {
 	char fix[FINDING_TEXT_BYTES];    /* a shell command; what follows a # is for the reader */
 	char advice[FINDING_TEXT_BYTES]; /* a sentence, where no command mends it */
 	bool fix_survives_reboot;
-	bool fix_is_edit; /* of the configuration: nobody expects that a reboot undoes it */
+	bool fix_is_edit; /* of the configuration, or leads to one: nobody expects that a reboot undoes it */
 	bool fix_is_host; /* a container shares what it changes with the host, and only the host can change it */
 };
 

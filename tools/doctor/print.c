@@ -102,10 +102,42 @@ static void print_finding(const struct finding *finding)
 		       finding->fix_survives_reboot ? "survives" : "does not survive");
 }
 
+static bool is_holder_at_ok(const struct finding *finding)
+{
+	return finding->holder && finding->level == FINDING_OK;
+}
+
+/* One line for all processes that hold ring memory and need not end: the first of them, or their pids. */
+static void print_holders(const struct findings *findings)
+{
+	struct finding all = {.level = FINDING_OK}, first;
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < findings->n; i++) {
+		if (!is_holder_at_ok(&findings->entries[i]))
+			continue;
+		if (n++ == 0)
+			first = findings->entries[i];
+		finding_append(all.found, "%s%d", n > 1 ? ", " : "pids ", (int)findings->entries[i].holder);
+	}
+	if (n == 0)
+		return;
+	if (n == 1) {
+		print_finding(&first);
+		return;
+	}
+	all.check = first.check;
+	finding_write(all.subject, "%u processes hold ring memory, none of rings that are known to have ended", n);
+	finding_append(all.found, " (--json: the name and the amount of each)");
+	print_finding(&all);
+}
+
 void doctor_print_text(const struct findings *findings)
 {
 	for (unsigned int i = 0; i < findings->n; i++)
-		print_finding(&findings->entries[i]);
+		if (!is_holder_at_ok(&findings->entries[i]))
+			print_finding(&findings->entries[i]);
+	print_holders(findings);
 	printf("\nerrors: %u, warnings: %u\n", count_findings(findings, FINDING_ERROR),
 	       count_findings(findings, FINDING_WARNING));
 }

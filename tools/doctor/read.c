@@ -156,7 +156,8 @@ static void try_config(struct doctor_facts *facts)
 {
 	static const char command[] = "doctor=$(readlink /proc/$PPID/exe); "
 				      "PATH=${doctor%/*}/../daemon:" IBVCAP_SBIN ":$PATH "
-				      "ibvcapd --check-config --config \"$IBVCAP_CONFIG\" 2>&1 >/dev/null";
+				      "ibvcapd --check-config ${IBVCAP_USER:+--user \"$IBVCAP_USER\"} "
+				      "--config \"$IBVCAP_CONFIG\" 2>&1 >/dev/null";
 	struct doctor_trial *trial = &facts->trial;
 	char line[DOCTOR_TEXT_BYTES];
 	FILE *output;
@@ -164,7 +165,8 @@ static void try_config(struct doctor_facts *facts)
 	int code;
 
 	if (!facts->config || facts->process.has_config || facts->network == DOCTOR_NETWORK_HIDDEN ||
-	    setenv("IBVCAP_CONFIG", facts->config_file, 1) < 0)
+	    setenv("IBVCAP_CONFIG", facts->config_file, 1) < 0 ||
+	    setenv("IBVCAP_USER", facts->user ? facts->user : "", 1) < 0)
 		return;
 	output = popen(command, "re");
 	if (!output)

@@ -76,6 +76,14 @@ static bool is_daemon(const struct doctor_socket *control)
 
 /* ---- the network namespace ------------------------------------------------------------------------- */
 
+static void compare_with_first_process(struct doctor_facts *facts)
+{
+	struct stat own, first;
+
+	if (stat("/proc/self/ns/net", &own) == 0 && stat("/proc/1/ns/net", &first) == 0)
+		facts->network = own.st_ino == first.st_ino ? DOCTOR_NETWORK_FIRST : DOCTOR_NETWORK_OTHER;
+}
+
 static void enter_network(struct doctor_facts *facts)
 {
 	struct stat own, daemons;
@@ -145,6 +153,7 @@ void doctor_find_daemon(struct doctor_facts *facts)
 
 	files_copy_name(control->path, sizeof(control->path),
 	                facts->config ? facts->config->socket_path : IBVCAP_CONTROL_SOCKET);
+	compare_with_first_process(facts);
 	ask_listener(control);
 	if (is_daemon(control)) {
 		facts->process.kind = DOCTOR_DAEMON;

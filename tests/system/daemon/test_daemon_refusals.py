@@ -184,7 +184,8 @@ def test_check_config_warns_of_what_may_pass_or_only_the_service_lacks(build, ne
     said = check(flows=[testbed.flow(7502, "10.9.0.77")])
     assert f"warning: {path}:2: stream 'lidar': destination 10.9.0.77 is not an address of" in said
     assert said.count("\n") == 1, said
-    assert "has a directory of its own there (PrivateTmp=)" in check({"socket": "/tmp/x.sock"})
+    said = check({"socket": "/tmp/x.sock"})
+    assert "has a directory of its own there (PrivateTmp=)" in said and "started by hand can have it there" in said
 
 
 def test_check_config_counts_hugepages_as_a_start_does(build, net, wire, tmp, start_daemon):

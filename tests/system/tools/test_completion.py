@@ -73,7 +73,7 @@ def test_commands_and_options_are_those_of_help(complete):
 
 def test_keys_of_a_stream_are_those_of_the_table(complete):
     assert complete("stream", "") == {"add", "remove"}
-    assert complete("stream", "add", "pa") - {"@files"} == {"payload_size=", "page_size="}
+    assert complete("stream", "add", "pa") - {"@files"} == {"payload_memory=", "payload_size=", "page_size="}
     assert "@files" in complete("stream", "add", "")
     assert complete("stream", "add", "name=x", "flows.s") == {"flows.source=", "flows.source_port=",
                                                               "flows.source_mac="}

@@ -179,7 +179,14 @@ def test_a_namespace_whose_sysfs_is_not_mounted_is_judged_by_the_kernels_answers
     report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False, timeout=30).stdout)
     assert "/sys is of another one" in of(report, "network")[0]["found"]
     assert wire.address in faults(report)["config"]["found"]
-    assert "/sys" not in of(diagnosis(net, "--config", config), "network")[0]["found"]
+    report = diagnosis(net, "--config", config, "--user", "nosuch")
+    fault = faults(report)["config"]
+    assert "there is no user 'nosuch'" in fault["found"] and "--user nosuch --config" in fault["fix"]
+    own = (*ALONE, "sh", "-c", 'unshare -n "$@"; exit $?', "sh")
+    for prefix, whose in ((ALONE, "that of process 1"), (own, "another one than that of process 1")):
+        assert of(diagnosis(net, prefix=prefix), "network")[0]["found"].startswith(whose)
+    text = doctor(net, "--config", config).stdout
+    assert "until it reports nothing" in text and "reboot" not in text.split("until it reports nothing")[1][:60], text
 
 
 def test_a_daemon_of_any_account_with_a_place_of_its_own_for_the_socket_is_known(net, wire, start_daemon, tmp):
@@ -204,6 +211,10 @@ def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire
         return found[0] if found else None
 
     assert holder()["level"] == "ok" and "rings that ibvcapd uses" in holder()["found"]
+    other = consumer(one)
+    text = doctor(net, "--config", one.config).stdout
+    assert "processes hold ring memory, none of rings that are known to have ended: pids " in text
+    assert all(f" {pid}" in text and f"(pid {pid}," not in text for pid in (reader.process.pid, other.process.pid))
     reachable(BUILD / "tools/ibvcap-doctor")
     own = holder(prefix=as_nobody(), program=reachable(DOCTOR))  # a user who may not read the daemon
     assert own["level"] == "ok" and "unknown: run as root" in own["found"]

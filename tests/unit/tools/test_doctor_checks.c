@@ -395,8 +395,8 @@ FAULT(a_config_the_daemon_refuses_is_an_error_in_its_words, ERROR, "config", ":3
       facts.config = NULL; facts.config_failure.exit_code = EX_CONFIG;
       strcpy(facts.config_failure.text, "/etc/ibvcapd.conf:3: unknown key"))
 FAULT(a_config_that_this_machine_does_not_suit_is_an_error, ERROR, "config", "the MTU 1000 is too small",
-      "ibvcapd --check-config --config test.conf", true, facts.trial.is_refused = true;
-      strcpy(facts.trial.said, "ibvcapd: error: the MTU 1000 is too small"))
+      "ibvcapd --check-config --user root --config test.conf", true, facts.trial.is_refused = true;
+      facts.user = "root"; strcpy(facts.trial.said, "ibvcapd: error: the MTU 1000 is too small"))
 FAULT(a_config_that_the_daemon_warns_of_is_a_warning, WARNING, "config", "is no address of eth0",
       "ibvcapd --check-config --config test.conf", true,
       strcpy(facts.trial.said, "ibvcapd: warning: 10.9.0.77 is no address of eth0"))
@@ -428,6 +428,8 @@ TOLD(a_listener_that_is_no_daemon_is_told, "socket", "process 7 of user 1000 lis
      facts.control.uid = 1000)
 TOLD(a_daemon_that_has_ended_does_not_listen, "socket", "ibvcapd has ended", facts.control.error = ESRCH)
 TOLD(a_socket_that_this_user_may_not_use_is_told, "socket", "this user may not connect", facts.control.error = EACCES)
+TOLD(a_namespace_that_is_not_that_of_process_1_is_told, "network", "another one than that of process 1",
+     facts.network = DOCTOR_NETWORK_OTHER)
 TOLD(a_sysfs_of_another_network_namespace_is_told, "network", "/sys is of another one", facts.sysfs_is_foreign = true)
 
 /* It captures, on softhca or in a container: its device is not missed. */
@@ -682,8 +684,8 @@ FAULT(a_deep_sleep_is_a_warning_for_channels_too, WARNING, "c_states", "133 us",
 
 /* ---- clocks ---------------------------------------------------------------------------------------- */
 
-FAULT(a_clock_that_nothing_keeps_is_a_warning, WARNING, "clock", "nothing synchronises", "chrony", true,
-      facts.clock.is_synchronised = false)
+FAULT(a_clock_that_nothing_keeps_is_a_warning, WARNING, "clock", "nothing known here synchronises the system clock",
+      "chrony", true, facts.clock.is_synchronised = false)
 FAULT(a_keeper_without_a_reference_is_asked_why, WARNING, "clock", "not synchronised; chrony: no reference answers it",
       "chronyc -n sources", true, facts.clock.is_synchronised = false;
       facts.keeper.program = "chrony")
