@@ -25,7 +25,7 @@ from capture_table import markdown  # noqa: E402
 
 
 def main():
-    options = contest_options(contest_parser("capture", __doc__.splitlines()[0], seconds=0.5, minutes=30,
+    options = contest_options(contest_parser("capture", __doc__, seconds=0.5, minutes=30,
                                              senders=list(SENDERS), sizes=SENDERS["sockets"]))
     with hugepages(PAGES), system_bed("capture", options.build) as (testbed, net, directory):
         results = Contest(Bed(testbed, net, directory, options.build), options, receivers()).run()

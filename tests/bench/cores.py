@@ -8,10 +8,13 @@ and a reader for each, sockets with SO_REUSEPORT, and packet sockets in a fanout
 
 sent = got + what was lost at each place, by the counts of the kernel, the daemon and the programs; what these do not
 explain has a column of its own. A veth with a receiver by XDP passes packets on through a ring of 256 for each queue
-(VETH_RING_SIZE); without XDP they wait in the backlog of the sender's CPU (net.core.netdev_max_backlog). "XPS": each
+(VETH_RING_SIZE); without XDP they wait in the backlog of the sender's CPU (net.core.netdev_max_backlog). "xps": each
 queue of the sender's end is for CPUs of its own (xps_cpus), as with a card whose queues have an interrupt each.
 
 Only figures of one run compare. Rounds are interleaved; rates and CPU time are medians of the rounds, counts are sums.
+As root: it makes network namespaces and reserves hugepages, and takes both away. Each row of the table is --rounds runs
+of a few seconds: some minutes with two CPUs, more with more queues. It prints the table, and each run on standard
+error.
 Exit status 1: a packet is not explained.
 """
 import contextlib
@@ -160,7 +163,7 @@ class Ibvcapd:
     beside = False
 
     def __init__(self, backend, xps=False):
-        self.name, self.by_xdp = f"ibvcapd {backend}{', XPS' if xps else ''}", backend == "xdp"
+        self.name, self.by_xdp = f"ibvcapd-{backend}{'-xps' if xps else ''}", backend == "xdp"
         self.backend, self.xps = backend, xps
 
     def takes(self, n_queues):
@@ -262,14 +265,15 @@ def table(results, size):
 
 def main():
     parser = bench_parser("cores", __doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="how often all is measured")
     parser.add_argument("--sizes", nargs="+", type=int, default=[64, 1472], help="bytes of a payload")
     parser.add_argument("--queues", nargs="+", type=int, help="default: 1, 2, 4, 8 and 16, as CPUs allow, and 2")
     parser.add_argument("--senders", type=int, help="default: one a CPU of theirs")
     parser.add_argument("--everywhere", action="store_true",
                         help="senders on the receivers' CPUs, too: with two CPUs, a queue has several senders only so")
     parser.add_argument("--packets", type=int, default=400_000, help="of a sender in a run")
-    parser.add_argument("--only", nargs="+", choices=[receiver.name for receiver in RECEIVERS])
+    parser.add_argument("--only", nargs="+", choices=[receiver.name for receiver in RECEIVERS],
+                        help="these receivers; without it, all")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write each run there")
     options = parser.parse_args()
     cpus = Cpus(options.everywhere)

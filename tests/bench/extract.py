@@ -107,7 +107,7 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, default="/var/tmp", help="on the disk to measure")
     parser.add_argument("--gigabytes", nargs="+", type=int, default=[1, 10], help="sizes of the recordings")
     parser.add_argument("--rate", type=int, default=100, help="megabytes of packets a second")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="how often all is measured")
     parser.add_argument("--check", action="store_true", help="exit 1 if one takes longer than a second")
     options = parser.parse_args()
     need = sum(options.gigabytes)

@@ -64,7 +64,7 @@ class Bench:
 
 def main():
     parser = bench_parser("latency_wire", __doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="how often all is measured")
     parser.add_argument("--packets", type=int, default=3000)
     parser.add_argument("--period-us", type=int, default=1000)
     parser.add_argument("--png", type=pathlib.Path, metavar="FILE", help="draw p50 and p99")

@@ -40,7 +40,7 @@ def measure(name, seconds, daemon, service, path=None):
 
 def main():
     parser = bench_parser("metrics", __doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="of each part (60)")
+    parser.add_argument("--seconds", type=float, default=60, help="of each part")
     options = parser.parse_args()
     os.environ["IBVCAP_TEST_BACKEND"] = "packet"
     with system_bed("metrics", options.build) as (testbed, net, directory):

@@ -179,7 +179,7 @@ def serve_brokers():
 
 def main():
     parser = bench_parser("nodes", __doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="how often all is measured")
     parser.add_argument("--seconds", type=float, default=10, help="of a run")
     parser.add_argument("--rate", type=int, default=1000, help="packets a second of each node")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a payload")

@@ -5,22 +5,23 @@
 The rows are 64 MiB, more than the caches have. --check: exit 1 unless placement of one source at 8 KiB has at least
 0.6 of memcpy's rate.
 """
-import argparse
 import json
 import pathlib
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+from bench_machine import bench_parser  # noqa: E402
+
 CASES = (("--payload", 8192), ("--payload", 8192, "--sources", 8), ("--payload", 8192, "--sides", 2),
          ("--payload", 8192, "--lost", 1), ("--payload", 1472), ("--payload", 64))
 TARGET = 0.6
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
-    parser.add_argument("--rounds", type=int, default=50)
+    parser = bench_parser("place", __doc__)
+    parser.add_argument("--rounds", type=int, default=50, help="how often all is measured")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     print("payload  sources  sides  missing   placed GB/s   memcpy GB/s   ratio   ns a packet")

@@ -149,7 +149,7 @@ def main():
     if sys.argv[1:2] == ["--reader"]:
         return {"stream": read_stream, "socket": read_socket}[sys.argv[2]](*sys.argv[3:])
     parser = bench_parser("python", __doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="how often all is measured")
     parser.add_argument("--rate", type=int, default=20000, help="packets a second")
     parser.add_argument("--seconds", type=float, default=3, help="of a live run")
     parser.add_argument("--packets", type=int, default=8000, help="that wait")

@@ -220,7 +220,7 @@ def compare_raw(bed, folder, rounds):
 
 
 def main():
-    parser = contest_parser("record", __doc__.splitlines()[0], seconds=1.0, minutes=15, senders=["live"],
+    parser = contest_parser("record", __doc__, seconds=1.0, minutes=15, senders=["live"],
                             sizes=[64, 1472])
     parser.add_argument("--disk", type=pathlib.Path, default="/var/tmp", help="a directory on the disk to measure")
     parser.add_argument("--places", nargs="+", default=["tmpfs", "disk"], choices=["tmpfs", "disk"],

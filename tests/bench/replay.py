@@ -225,7 +225,7 @@ def running(name, build):
 
 def main():
     parser = bench_parser("replay", __doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="how often all is measured")
     parser.add_argument("--packets", type=int, default=300_000, help="of each round and program")
     parser.add_argument("--times", type=int, metavar="N", help="errors of the times of N packets, one each ms")
     parser.add_argument("--draw", metavar="FILE", help="a PNG of --times")

@@ -246,7 +246,7 @@ def tell_more_consumers(results):
 
 def main():
     parser = bench_parser("ring", __doc__)
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=200, help="how often all is measured")
     parser.add_argument("--check", action="store_true", help="exit 1 if the further consumers cost more than they may")
     options = parser.parse_args()
     with hugepages(PAGES) if os.geteuid() == 0 else contextlib.nullcontext():

@@ -124,7 +124,7 @@ def draw(results, counts, path):
 
 def main():
     parser = bench_parser("scale", __doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="how often all is measured")
     parser.add_argument("--size", type=int, default=64, help="bytes of a payload")
     parser.add_argument("--packets", type=int, default=300_000, help="of a run")
     parser.add_argument("--many", nargs="+", choices=MANY, default=MANY)

@@ -43,7 +43,7 @@ def measure(build, start, load, rounds):
 
 def main():
     parser = bench_parser("send", __doc__)
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=200, help="how often all is measured")
     parser.add_argument("--wire-rounds", type=int, default=5)
     parser.add_argument("--wire-packets", type=int, default=300_000, help="of each round and program")
     options = parser.parse_args()

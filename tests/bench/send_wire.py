@@ -197,7 +197,7 @@ def run(build, rounds, packets):
 
 def main():
     parser = bench_parser("send_wire", __doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="how often all is measured")
     parser.add_argument("--packets", type=int, default=300_000, help="of each round and program")
     options = parser.parse_args()
     run(options.build, options.rounds, options.packets)

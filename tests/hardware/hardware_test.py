@@ -15,18 +15,20 @@ os.environ.setdefault("IBVCAP_BUILD_DIR", str(ROOT / "build/dev"))
 sys.path.insert(0, str(ROOT / "tests/support"))
 import hardware_ports  # noqa: E402
 import hardware_streams as streams  # noqa: E402
+from bench_machine import UsageParser, end_if_only_checked  # noqa: E402
 from hardware_report import Report, read  # noqa: E402
 
 NONE_FREE = 77
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
+    parser = UsageParser(
         prog="scripts/hardware-test", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Build what it takes, try this machine's network cards, and write one report. As root.",
         epilog="It takes ports that have no address and no default route, sets them up, and down again at the end. "
                "Two\nthat a cable joins show all, in some ten minutes; one port shows what needs no packets.\n"
-               "Exit status 0: no rule that was seen fails; 1: one fails; 77: no port is free.")
+               "Exit status 0: no rule that was seen fails; 1: one fails; 64: wrong arguments; 69: no such\ninterface; "
+               "77: no port is free, or the caller is not root.")
     parser.add_argument("--rx", metavar="INTERFACE", help="the port that receives, also if something uses it")
     parser.add_argument("--tx", metavar="INTERFACE", help="the port that sends to it: its neighbour by a cable")
     parser.add_argument("--seconds", type=int, default=60,
@@ -115,12 +117,16 @@ def try_alone(report, directory, rx):
 
 def main():
     words = arguments()
-    if os.geteuid() != 0:
-        sys.exit("hardware-test: network cards need root: sudo scripts/hardware-test")
     ports = hardware_ports.ports({name for name in (words.rx, words.tx) if name})
     missing = {words.rx, words.tx} - {None} - {port.name for port in ports}
     if missing:
-        sys.exit(f"hardware-test: there is no interface {', '.join(sorted(missing))}: ip link")
+        there = ", ".join(link["ifname"] for link in hardware_ports.links())
+        print(f"hardware-test: {', '.join(sorted(missing))} does not exist; there are: {there}", file=sys.stderr)
+        return os.EX_UNAVAILABLE
+    if os.geteuid() != 0:
+        print("hardware-test: network cards need root: sudo scripts/hardware-test", file=sys.stderr)
+        return os.EX_NOPERM
+    end_if_only_checked()
     report = Report(words.report)
     describe(report, ports)
     rx, tx = choose(report, words, ports)

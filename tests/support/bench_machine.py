@@ -12,9 +12,38 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HUGEPAGES = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 
 
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Adds each default that the help does not name."""
+
+    def _get_help_string(self, action):
+        if action.default in (None, False, argparse.SUPPRESS) or not action.option_strings:
+            return action.help
+        default = " ".join(map(str, action.default)) if isinstance(action.default, (list, tuple)) else action.default
+        return f"{action.help or ''} (default: {default})".lstrip().replace("%", "%%")
+
+
+def end_if_only_checked():
+    """scripts/bench and scripts/hardware-test have the arguments checked before they build."""
+    if os.environ.get("IBVCAP_ONLY_CHECK_ARGUMENTS"):
+        raise SystemExit(0)
+
+
+class UsageParser(argparse.ArgumentParser):
+    def error(self, message):
+        self.print_usage(sys.stderr)
+        self.exit(os.EX_USAGE, f"{self.prog}: {message}\n")
+
+
+class BenchParser(UsageParser):
+    def parse_args(self, *words, **keywords):
+        options = super().parse_args(*words, **keywords)
+        end_if_only_checked()
+        return options
+
+
 def bench_parser(name, doc):
     """Parses the options of scripts/bench NAME: --build, and those that the caller adds."""
-    parser = argparse.ArgumentParser(prog=f"scripts/bench {name}", description=doc.splitlines()[0])
+    parser = BenchParser(prog=f"scripts/bench {name}", description=doc, formatter_class=Formatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
     return parser
 

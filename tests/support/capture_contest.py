@@ -6,7 +6,6 @@ Runs are interleaved in rounds. Three kinds of run: at full offer; at a quarter 
 a search for the highest rate that is received without loss (at most 0.1 %, and with no backlog in the end). A run in
 which other processes had CPU time is repeated.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from bench_machine import ROOT, before_others
+from bench_machine import ROOT, before_others, bench_parser
 from capture_peers import BESIDE, CPU, PORT, SOURCE_PORT, Missing
 from capture_table import draw
 
@@ -252,9 +251,8 @@ class Contest:
 
 def contest_parser(name, description, **defaults):
     """The options of scripts/bench NAME. defaults: seconds, minutes, senders, sizes."""
-    parser = argparse.ArgumentParser(prog=f"scripts/bench {name}", description=description)
+    parser = bench_parser(name, description)
     parser.set_defaults(**defaults)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="build directory")
     parser.add_argument("--rounds", type=int, default=3, help="of runs at full offer")
     parser.add_argument("--seconds", type=float, help="of sending in a run")
     parser.add_argument("--minutes", type=float, help="stop then, and tell what is known")

@@ -198,7 +198,7 @@ def report_generator(payload, writes, figures):
 
 def main():
     parser = bench_parser("softhca", __doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="how often all is measured")
     parser.add_argument("--engine", default="afpacket", choices=("afpacket", "afpacket-throughput"))
     parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     options, results = parser.parse_args(), []

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from softhca import ROOT, RX, Wire
+from softhca import RX, Wire, bench_parser
 
 FRAMES, PAYLOAD = 4000, 50
 FUNCTIONS = ("steer", "rq_receive")
@@ -51,7 +51,7 @@ def annotate(out, *options):
 
 
 def main():
-    build = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build/release"
+    build = bench_parser("softhca_instructions", __doc__).parse_args().build
     with tempfile.TemporaryDirectory() as directory, Wire() as wire:
         out = pathlib.Path(directory) / "callgrind"
         count(build, wire, out)

@@ -188,6 +188,27 @@ def test_bench_names_what_there_is(arguments):
     assert result.returncode == 64 and " ring" in result.stderr
 
 
+@pytest.mark.parametrize("command,code,said", [
+    (("bench", "cores", "--wrong"), 64, "scripts/bench cores: unrecognized arguments: --wrong"),
+    (("bench", "--help"), 0, "  place  "),
+    (("bench", "cores", "--help"), 0, "(default: 3)"),
+    (("hardware-test", "--rx", "nosuch"), 69, "nosuch does not exist; there are: "),
+    (("hardware-test", "--wrong"), 64, "unrecognized arguments: --wrong")])
+def test_arguments_are_read_before_anything_is_built(tmp_path, command, code, said):
+    environment = fake_commands(tmp_path, cmake=f"touch {tmp_path}/built; exit 1")
+    result = run(ROOT / "scripts" / command[0], *command[1:], env=environment)
+    assert result.returncode == code and said in result.stdout + result.stderr, result.stderr
+    assert not (tmp_path / "built").exists() and "Traceback" not in result.stderr
+
+
+def test_each_bench_reads_its_arguments_and_readme_names_it():
+    listed = run(ROOT / "scripts/bench", "--help").stdout
+    readme = (ROOT / "README.md").read_text()
+    for program in (*(ROOT / "tests/bench").glob("*.py"), *(ROOT / "softhca/tests/bench").glob("*.py")):
+        assert re.search("(bench|contest)_parser\\(", program.read_text()), program
+        assert f"\n  {program.stem} " in listed and f"`{program.stem}`" in readme, program
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_bench_capture_counts_what_a_receiver_got(tmp_path):
     picture = tmp_path / "rates.png"
@@ -204,7 +225,7 @@ def test_bench_capture_counts_what_a_receiver_got(tmp_path):
 def test_bench_cores_names_the_place_of_each_loss():
     result = run("/usr/bin/python3", ROOT / "tests/bench/cores.py", "--build", testbed.BUILD, "--everywhere",
                  "--rounds", 1, "--sizes", 1472, "--queues", 1, 2, "--packets", 50000,
-                 "--only", "ibvcapd xdp", "recvmmsg")
+                 "--only", "ibvcapd-xdp", "recvmmsg")
     assert result.returncode == 0, result.stdout + result.stderr
     rows = [line.split("|") for line in result.stdout.splitlines() if line.startswith(("| ibvcapd", "| recvmmsg"))]
     assert len(rows) == 4 and all(int(row[4]) > 0 and int(row[9]) == 0 for row in rows), result.stdout
