@@ -79,8 +79,8 @@ def test_a_folder_that_becomes_a_link_while_files_are_written(daemon, wire, reco
     recorder = record(one, "-w", place / "open/there/a.pcapng", "--file-packets", 50, "--files", 1)
     send(wire, 120)
     wait_until(lambda: len(recorded(place / "open/there")) == 1, 30, "a file was deleted")
-    as_nobody("mv", place / "open/there", place / "open/before")
-    as_nobody("ln", "-s", place / "victim", place / "open/there")
+    # One after the other at once: between them the recorder finds nothing there, and says that.
+    as_nobody("sh", "-c", f"mv {place}/open/there {place}/open/before; ln -s {place}/victim {place}/open/there")
     for file in recorded(place / "open/before"):
         (place / "victim" / file.name).write_text("kept")
     kept = sorted(os.listdir(place / "victim"))
