@@ -114,7 +114,7 @@ Test(channel, what_no_packet_can_have_is_refused)
 	                    " destinations = ( { address = \"10.0.0.1\"; port = 1; } ); } );"),
 	               "test.conf:1: ", "source_port = 0: accepted is an integer from 1 to 65535");
 	expect_refused(load_with("", "10.0.0.1", "vlan = 1;"),
-	               "test.conf:3: ", "ibvcapd.conf(5) lists those there are");
+	               "test.conf:3: ", "it is a key of a channel: put it before 'destinations'");
 	expect_refused(load_with("vlan = 0;", "10.0.0.1", ""), "test.conf:2: ", "vlan = 0: accepted is 1 to 4094");
 	expect_refused(load_with("rate_limit_mbps = 1.5;", "10.0.0.1", ""), "test.conf:2: ", "a decimal fraction");
 	expect_refused(load_with("arena_slots = 96;", "10.0.0.1", ""),
