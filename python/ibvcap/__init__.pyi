@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, AsyncIterator, Generic, Iterable, Iterator, Mapping, Self, Sequence, TypeVar, final
 
 _BatchT = TypeVar("_BatchT", covariant=True)
+_ViewT = TypeVar("_ViewT", covariant=True)
 
 NEWEST: int
 OLDEST: int
@@ -58,7 +59,13 @@ class View(_Exporter):
     """Exports a buffer: numpy.asarray(view), memoryview(view)."""
 
 
-class _Packets:
+class _Packets(Generic[_ViewT]):
+    @property
+    def payload(self) -> _ViewT: ...
+    @property
+    def headers(self) -> _ViewT: ...
+    @property
+    def meta(self) -> _ViewT: ...
     @property
     def sequence(self) -> int: ...
     @property
@@ -77,14 +84,8 @@ class _Packets:
 
 
 @final
-class Batch(_Exporter, _Packets, Sequence[memoryview]):
+class Batch(_Exporter, _Packets[View], Sequence[memoryview]):
     """Packets under one lease; exports a buffer of shape (n, stride)."""
-    @property
-    def payload(self) -> View: ...
-    @property
-    def headers(self) -> View: ...
-    @property
-    def meta(self) -> View: ...
     @property
     def header_bytes(self) -> int: ...
     @property
