@@ -216,7 +216,10 @@ enum backend_event_flag {
 	BACKEND_EVENT_KERNEL_TIME = 1 << 1,
 	/* The sender's machine left the UDP or TCP checksum to a card, and the field has the pseudo header's sum. */
 	BACKEND_EVENT_CHECKSUM_PARTIAL = 1 << 2,
-	/* The checksums of IP and UDP are right, by the device or by who joined the datagram; else unknown. */
+	/*
+	 * The checksums of IP and UDP are right: the device has found that, or the reassembly that joined the datagram.
+	 * Without this flag it is not known.
+	 */
 	BACKEND_EVENT_CHECKSUM_GOOD = 1 << 3,
 };
 

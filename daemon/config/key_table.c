@@ -384,19 +384,15 @@ static const struct key stream[] = {
                  "device's, and it is made to stamp all packets; software: the worker's"},
 	{"verify_checksums", KEY_BOOLEAN, STREAM(verify_checksums), .number = false,
          .help = "mark and count packets whose IPv4 header or UDP checksum is wrong, which sockets would not get: by "
-                 "the "
-                 "card, and by the worker where the card does not say that both are right; else only those of "
-                 "datagrams "
-                 "that were joined from fragments"},
+                 "the card, and by the worker where the card does not say that both are right; else only those of "
+                 "datagrams that were joined from fragments"},
 	{"moderation_us", KEY_INTEGER, STREAM(moderation_us), .number = 0, .min = 0, .max = 65535,
          .help = "backend verbs: microseconds that a sleeping worker's event waits for more packets, unless a quarter "
-                 "of "
-                 "receive_queue_slots came; fewer wake-ups, later rows; 0: the first packet wakes it. Not with poll = "
-                 "busy"},
+                 "of receive_queue_slots came; fewer wake-ups, later rows; 0: the first packet wakes it. Not with "
+                 "poll = busy"},
 	{"delay_drop", KEY_BOOLEAN, STREAM(delay_drop), .number = false,
          .help = "backend verbs: while the receive queue has no free row, the card holds packets for up to 100 ms "
-                 "before "
-                 "it drops them, and all other queues of the port wait; needs CAP_SYS_RAWIO at the start"},
+                 "before it drops them, and all other queues of the port wait; needs CAP_SYS_RAWIO at the start"},
 	{"join", KEY_BOOLEAN, STREAM(join), .number = true,
          .help = "join the flows' multicast groups; for flows with a VLAN, on the interface of the VLAN"},
 	{"users", KEY_UIDS, STREAM_LIST(users), .live = true, .help = "users that may receive, by name or number"},

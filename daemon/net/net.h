@@ -56,7 +56,7 @@ bool net_has_feature(const char *interface, const char *name);
 
 /**
  * Is /sys/class/net/INTERFACE this interface? It has the same number and address. In a container with the host's /sys
- * it may be another one of that name, of which nothing may be read then.
+ * that entry may be another interface of the same name. Then read nothing of it.
  */
 bool net_is_in_sysfs(const char *interface);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Whether sysfs shows an interface of this network namespace. A mounted sysfs shows the interfaces of the namespace in
- * which it was mounted, whoever reads it: in a container it may be the host's, with another interface of that name.
+ * Finds out if sysfs shows an interface of this network namespace. A mounted sysfs shows the interfaces of the network
+ * namespace in which it was mounted. In a container that may be the host's, with another interface of the same name.
  */
 #include "daemon/net/net.h"
 #include "lib/base/files.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Receive queues that a device shares packets out to by their hash, or that have delay drop, and the queue pairs that
- * lead to them. Such a
- * receive queue (WQ) has no queue pair of its own. Packets reach it through queue pairs with an indirection table: the
- * table of the group has all members; a table with one entry serves flows that are steered to this queue.
+ * lead to them. Such a receive queue (WQ) has no queue pair of its own. Packets reach it through queue pairs with an
+ * indirection table: the table of the group has all members; a table with one entry serves flows that are steered to
+ * this queue.
  */
 #include "daemon/backend/verbs/verbs.h"
 
