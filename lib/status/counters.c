@@ -57,8 +57,7 @@ const struct status_field stream_counters[STREAM_COUNTER_N] = {
 	STREAM(BAD_CHECKSUM) = TOTAL(
 		"bad_checksum", "packets",
 		"Published packets with a wrong checksum, which the stream looks for if it has verify_checksums; else "
-		"only in "
-		"datagrams that it has joined from fragments",
+		"only in datagrams that it has joined from fragments",
 		.cause = "of published: damaged between the sender's card and this one",
 		.remedy = "check cables, transceivers and switches on the way; ip -s link shows errors on both ends"),
 	STREAM(BATCHES) = TOTAL("batches", NULL, "How often the worker polled the card's queue and found packets"),

@@ -28,11 +28,27 @@ static struct server *start_server(const char *address, struct watch *watch)
 	return server;
 }
 
-int main(int argc, char **argv)
+/* Until a signal comes. */
+static void serve(struct server *server, struct watch *watch)
 {
 	const struct timespec pause = {.tv_nsec = INTERVAL_NS / 2};
+
+	sd_notify(1, "READY=1");
+	while (!stop_signal_came()) {
+		nanosleep(&pause, NULL);
+		server_end_old_connections(server);
+		if (!stop_signal_came())
+			nanosleep(&pause, NULL);
+		if (!stop_signal_came())
+			watch_ask(watch);
+	}
+}
+
+int main(int argc, char **argv)
+{
 	struct server *server;
 	struct watch watch;
+	int code = EX_UNAVAILABLE;
 
 	standard_files_open();
 	if (argc < 2 || argc > 3) {
@@ -43,18 +59,11 @@ int main(int argc, char **argv)
 	watch_ask(&watch);
 	stop_signal_catch();
 	server = start_server(argv[1], &watch);
-	if (server)
-		sd_notify(1, "READY=1");
-	while (server && !stop_signal_came()) {
-		nanosleep(&pause, NULL);
-		server_end_old_connections(server);
-		if (!stop_signal_came())
-			nanosleep(&pause, NULL);
-		if (!stop_signal_came())
-			watch_ask(&watch);
-	}
-	if (server)
+	if (server) {
+		serve(server, &watch);
 		server_free(server);
+		code = EX_OK;
+	}
 	top_view_take(&watch.view, NULL, 0);
-	return server ? EX_OK : EX_UNAVAILABLE;
+	return code;
 }
