@@ -110,8 +110,9 @@ class Eight:
         def attached():
             for reader in self.readers:
                 assert reader.process.poll() is None, reader.finish()
-            return len(self.daemon.status()["consumers"]) >= n
-        testbed.wait_until(attached, 30, f"{n} consumers")
+            status = self.daemon.status()
+            return len(status["consumers"]) >= n and any(tap["pid"] == self.tap.process.pid for tap in status["taps"])
+        testbed.wait_until(attached, 30, f"{n} consumers and a tap")
 
     def revive(self, now):
         """The one that is killed again and again: at any instant from before its attach until well behind it."""
