@@ -108,13 +108,18 @@ static int check_moderation(const struct config_reader *reader, const config_set
 	                             stream->moderation_us);
 }
 
-/* The CPU copies packets for these backends, and no queue of the card is the stream's alone. */
+/* A backend for which the CPU copies packets, and no queue of the card is the stream's alone; NULL: it may be verbs. */
+static const char *find_copying_backend(const struct config_stream *stream)
+{
+	return stream->backend == CONFIG_BACKEND_XDP      ? "xdp"
+	       : stream->backend == CONFIG_BACKEND_PACKET ? "packet"
+	                                                  : NULL;
+}
+
 static int check_copied(const struct config_reader *reader, const config_setting_t *setting,
                         const struct config_stream *stream)
 {
-	const char *backend = stream->backend == CONFIG_BACKEND_XDP      ? "xdp"
-	                      : stream->backend == CONFIG_BACKEND_PACKET ? "packet"
-	                                                                 : NULL;
+	const char *backend = find_copying_backend(stream);
 
 	if (!backend)
 		return 0;
@@ -192,7 +197,7 @@ static int check_lent(const struct config_reader *reader, const config_setting_t
 		const char *why;
 		const char *accepted;
 	} rules[] = {
-		{"backend", stream->backend == CONFIG_BACKEND_XDP || stream->backend == CONFIG_BACKEND_PACKET,
+		{"backend", find_copying_backend(stream) != NULL,
 	         "the CPU copies packets to the rows, and cannot reach memory of a device", "backend = \"verbs\""},
 		{"queues", stream->queues > 1, "the consumer lends the memory of one queue", "queues = 1"},
 		{"max_consumers", stream->max_consumers > 1, "the memory is of one consumer", "max_consumers = 1"},
