@@ -207,9 +207,6 @@ static int verbs_check_receive_options(const struct verbs_backend *backend, cons
 	if (options->oversize_sink && !backend->sink)
 		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP, "%s has no null memory region for longer packets",
 		                   device);
-	if (options->delay_drop && !(backend->attr.raw_packet_caps & IBV_RAW_PACKET_CAP_DELAY_DROP))
-		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
-		                   "%s cannot hold packets of a full queue: set delay_drop = false", device);
 	if (options->timestamps && backend->timestamps == VERBS_TIMESTAMPS_NONE)
 		return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
 		                   "%s has no timestamps in its completions: set timestamps = \"software\"", device);
