@@ -28,7 +28,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/capability.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #define START_US      UINT64_C(90000000) /* time limit of the start without its memory */
@@ -43,7 +42,7 @@ static int open_listener(struct daemon *daemon, struct failure *failure)
 {
 	const struct config *config = daemon->config;
 	int fd;
-	int r = fdstore_take(&daemon->fdstore, config->socket_path, failure);
+	int r = fdstore_take(&daemon->fdstore, daemon->manager, config->socket_path, failure);
 
 	if (r < 0)
 		return r;
@@ -104,7 +103,7 @@ static int prepare_patiently(struct daemon *daemon, struct service *service, str
 		if (time_monotonic_ns() >= daemon->wait_until_ns || daemon->stopping)
 			return r;
 		if (!is_told) {
-			sd_notify(0, "STATUS=waiting for hugepages that readers of the last run have");
+			manager_tell(daemon->manager, "STATUS=waiting for hugepages that readers of the last run have");
 			log_message(LOG_WARNING,
 			            &(struct log_about){.event = LOG_EVENT_WAITING_FOR_MEMORY, .stream = service->name},
 			            "%s; waiting up to %u s (restart_wait_s) for it", failure->text,
@@ -176,8 +175,8 @@ static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 	int r = 0;
 
 	daemon->wait_until_ns = time_monotonic_ns() + wait_us * 1000;
-	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
-	           (unsigned long long)(START_US + memory_us + (daemon->fdstore.restarted ? wait_us : 0)));
+	manager_tell(daemon->manager, "EXTEND_TIMEOUT_USEC=%llu",
+	             (unsigned long long)(START_US + memory_us + (daemon->fdstore.restarted ? wait_us : 0)));
 	prepare_streams_side_by_side(daemon);
 	TAILQ_FOREACH (service, &daemon->services, link) {
 		r = service->is_prepared ? 0 : prepare_patiently(daemon, service, failure);
@@ -255,6 +254,7 @@ static int daemon_set_up(struct daemon *daemon, const struct priv_user *user, st
 
 	if (r < 0)
 		return failure_set(failure, EX_OSERR, -r, "cannot set up: %s", strerror(-r));
+	daemon->manager = manager_new(daemon->event);
 	preflight_raise_limits();
 	preflight_leave_cpus(&daemon->cpus, daemon->config);
 	r = preflight_test_seals(daemon->config, failure);
@@ -324,6 +324,7 @@ static void daemon_tear_down(struct daemon *daemon)
 		background_abandon(daemon->kernel);
 	listener_close(&daemon->listener);
 	fdstore_deinit(&daemon->fdstore);
+	manager_free(daemon->manager);
 	sd_event_unref(daemon->event);
 	config_free_chain(daemon->config);
 }

@@ -40,7 +40,7 @@ static void events_begin_stop(struct daemon *daemon)
 	if (daemon->stopping)
 		return;
 	daemon->stopping = true;
-	sd_notify(0, "STOPPING=1\nSTATUS=draining");
+	manager_tell(daemon->manager, "STOPPING=1\nSTATUS=draining");
 	control_stop_accepting(daemon->control);
 	TAILQ_FOREACH (interface, &daemon->interfaces, link)
 		if (interface->silent_ns)
@@ -231,7 +231,7 @@ static int on_watchdog_look(sd_event_source *source, uint64_t, void *context)
 	const struct heartbeat *stopped = heartbeat_find_stopped(&daemon->heartbeats);
 
 	if (!stopped)
-		sd_notify(0, "WATCHDOG=1");
+		manager_tell(daemon->manager, "WATCHDOG=1");
 	else if (strcmp(stopped->name, daemon->stuck) != 0)
 		log_message(LOG_WARNING, &(struct log_about){.event = LOG_EVENT_STUCK},
 		            "%s has not moved for %llu ms: if it does not, the service manager ends the daemon and "

@@ -3,6 +3,7 @@
 #include "daemon/process/fdstore.h"
 
 #include "daemon/base/log.h"
+#include "daemon/process/manager.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -95,13 +96,13 @@ static int fdstore_take_one(struct fdstore *store, int fd, const char *name, con
 		            "listening at '%s'",
 		            name, socket_path);
 		if (store->keeps) /* an older version may have left it there */
-			sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+			manager_drop_fds(store->manager, name);
 	}
 	close(fd);
 	return r;
 }
 
-int fdstore_take(struct fdstore *store, const char *socket_path, struct failure *failure)
+int fdstore_take(struct fdstore *store, struct manager *manager, const char *socket_path, struct failure *failure)
 {
 	const char *room = getenv("FDSTORE");
 	char **names = NULL;
@@ -109,7 +110,8 @@ int fdstore_take(struct fdstore *store, const char *socket_path, struct failure 
 	int r = 0;
 
 	*store = (struct fdstore)FDSTORE_INIT;
-	store->keeps = room && atoi(room) > 0 && getenv("NOTIFY_SOCKET");
+	store->manager = manager;
+	store->keeps = room && atoi(room) > 0 && manager;
 	if (getrandom(&store->generation, sizeof(store->generation), 0) < 0)
 		return fdstore_failure(-errno, failure);
 	if (n <= 0)
@@ -131,28 +133,10 @@ int fdstore_take(struct fdstore *store, const char *socket_path, struct failure 
 
 /* ---- keeping ------------------------------------------------------------------------------------- */
 
-/* FDPOLL=0: by default the manager drops a descriptor that has an error or a hang-up to report. */
-static int fdstore_keep(const char *name, int fd)
-{
-	char message[NAME_BYTES + 64];
-	int r;
-
-	snprintf(message, sizeof(message), "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
-	r = sd_pid_notify_with_fds(0, 0, message, &fd, 1);
-	if (r < 0)
-		log_warning("the service manager does not keep '%s' for the next run: %s", name, strerror(-r));
-	return r;
-}
-
-static void fdstore_drop(const char *name)
-{
-	sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
-}
-
 void fdstore_keep_listener(const struct fdstore *store, int fd)
 {
 	if (store->keeps)
-		fdstore_keep(CONTROL_NAME, fd);
+		manager_keep_fd(store->manager, CONTROL_NAME, fd);
 }
 
 static uint64_t fdstore_next_generation(struct fdstore *store)
@@ -178,7 +162,7 @@ int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct 
 		if (i == 0)
 			generation = fdstore_next_generation(store);
 		fdstore_name_groups(name, generation, stream);
-		r = fdstore_keep(name, fd);
+		r = manager_keep_fd(store->manager, name, fd);
 	}
 	if (r >= 0)
 		*kept_as = generation;
@@ -186,7 +170,7 @@ int fdstore_keep_groups(struct fdstore *store, const char *stream, const struct 
 		before = generation; /* drop the new ones that the manager took; the old ones stay */
 	if (before) {
 		fdstore_name_groups(name, before, stream);
-		fdstore_drop(name);
+		manager_drop_fds(store->manager, name);
 	}
 	return r < 0 ? r : 0;
 }
@@ -195,7 +179,7 @@ void fdstore_close_last_run(struct fdstore *store, bool has_all)
 {
 	for (uint32_t i = 0; i < store->n_fds; i++) {
 		if (store->keeps && has_all)
-			fdstore_drop(store->names[i]);
+			manager_drop_fds(store->manager, store->names[i]);
 		close(store->fds[i]);
 		free(store->names[i]);
 	}

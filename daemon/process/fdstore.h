@@ -17,7 +17,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct manager;
+
 struct fdstore {
+	struct manager *manager;
 	bool keeps;     /* the service manager keeps descriptors */
 	bool restarted; /* there was a run before this one: the manager had kept something under a name of ours */
 	int listener;   /* socket of the last run, or of a socket unit; -1: none, or in use */
@@ -36,7 +39,7 @@ struct fdstore {
  * Take the descriptors that were passed (LISTEN_FDS), and clear the environment of them. A socket that listens at
  * socket_path becomes the listener. A socket unit that listens at another path is a failure.
  */
-int fdstore_take(struct fdstore *store, const char *socket_path, struct failure *failure);
+int fdstore_take(struct fdstore *store, struct manager *manager, const char *socket_path, struct failure *failure);
 
 /** Have the listener kept for the next run. No effect if the manager keeps nothing. */
 void fdstore_keep_listener(const struct fdstore *store, int fd);

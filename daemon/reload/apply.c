@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 #define BESIDES_US         UINT64_C(90000000) /* time limit of a reconfiguration without its memory */
 #define RELOAD_PATIENCE_US UINT64_C(15000000) /* for devices and tables, before the watchdog finds it stuck */
@@ -283,8 +282,8 @@ int apply_begin(struct daemon *daemon, struct config *config, const struct apply
 	                                   .allowance_us = RELOAD_PATIENCE_US + time_for_memory_us(ring_bytes)};
 	/* The manager would take a client that waits for the end of a reload for one that hangs. */
 	if (!part)
-		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu",
-		           (unsigned long long)(time_for_memory_us(ring_bytes) + BESIDES_US));
+		manager_tell(daemon->manager, "EXTEND_TIMEOUT_USEC=%llu",
+		             (unsigned long long)(time_for_memory_us(ring_bytes) + BESIDES_US));
 	background_add(new->daemon->memory, &new->job);
 	return 0;
 }

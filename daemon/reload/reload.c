@@ -18,15 +18,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
-/* ---- messages to the service manager --------------------------------------------------------------- */
-
-/* sd_notify(3) asks for this at the begin of a reload, and for READY=1 at the end. */
-static void tell_begin(void)
-{
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_monotonic_ns() / 1000);
-}
+/* ---- the end of a reload --------------------------------------------------------------------------- */
 
 /* STOPPING=1 must not be taken back by READY=1, and a stop that prevents a reload is no error. */
 static int tell_failure(struct daemon *daemon, int r, const struct failure *failure)
@@ -42,8 +35,6 @@ static int tell_failure(struct daemon *daemon, int r, const struct failure *fail
 	service_tell_ready(daemon);
 	return r;
 }
-
-/* ---- the end of a reload --------------------------------------------------------------------------- */
 
 static void on_applied(struct daemon *daemon, int r, struct failure *failure)
 {
@@ -194,7 +185,9 @@ static int reload_start(struct daemon *daemon, const struct protocol_reconfigure
 {
 	int r;
 
-	tell_begin();
+	/* sd_notify(3) asks for this at the begin of a reload, and for READY=1 at the end. */
+	manager_tell(daemon->manager, "RELOADING=1\nMONOTONIC_USEC=%llu",
+	             (unsigned long long)time_monotonic_ns() / 1000);
 	r = asked->what == PROTOCOL_RECONFIGURE_REMOVE_STREAM ? reload_begin(daemon, asked, NULL, failure)
 	                                                      : begin_reading(daemon, asked, failure);
 	return r < 0 ? tell_failure(daemon, r, failure) : 0;

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <systemd/sd-daemon.h>
 
 int service_walk(struct daemon *daemon, struct service_list *list, enum service_step first, enum service_step last,
                  struct failure *failure)
@@ -123,13 +122,13 @@ void service_refresh_all(struct daemon *daemon)
 	TAILQ_FOREACH (service, &daemon->services, link)
 		service->ops->refresh(daemon, service);
 	if (was_ready && service_renew_status(daemon) && !daemon->stopping)
-		sd_notifyf(0, "STATUS=%s", daemon->status);
+		manager_tell(daemon->manager, "STATUS=%s", daemon->status);
 }
 
 void service_tell_ready(struct daemon *daemon)
 {
 	service_renew_status(daemon);
-	sd_notifyf(0, "READY=1\nSTATUS=%s", daemon->status);
+	manager_tell(daemon->manager, "READY=1\nSTATUS=%s", daemon->status);
 }
 
 /* ---- epochs ------------------------------------------------------------------------------------- */

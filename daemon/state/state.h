@@ -6,6 +6,7 @@
 #include "daemon/base/heartbeat.h"
 #include "daemon/control/control.h"
 #include "daemon/process/fdstore.h"
+#include "daemon/process/manager.h"
 #include "daemon/process/preflight.h"
 #include "daemon/state/service.h"
 
@@ -22,6 +23,7 @@ struct daemon {
 	bool stopping;
 	uint64_t wait_until_ns; /* during the start: the end of the wait for hugepages of the last run */
 	struct listener listener;
+	struct manager *manager; /* NULL: no service manager */
 	struct fdstore fdstore;
 	struct preflight_cpus cpus;
 

@@ -167,25 +167,6 @@ FAILING(int, -ENOMEM, ENOMEM, sd_event_add_signal,
 FAILING(int, -ENOMEM, ENOMEM, sd_event_add_defer,
         (sd_event * event, sd_event_source **source, sd_event_handler_t handler, void *context),
         (event, source, handler, context))
-FAILING(int, -ENOBUFS, ENOBUFS, sd_notify, (int unset, const char *state), (unset, state))
-FAILING(int, -ENOBUFS, ENOBUFS, sd_pid_notify_with_fds,
-        (pid_t pid, int unset, const char *state, const int *fds, unsigned n_fds), (pid, unset, state, fds, n_fds))
 FAILING(int, -ENOMEM, ENOMEM, sd_listen_fds_with_names, (int unset, char ***names), (unset, names))
 FAILING(int, -EIO, EIO, sd_is_socket_unix, (int fd, int type, int listening, const char *path, size_t bytes),
         (fd, type, listening, path, bytes))
-
-int sd_notifyf(int unset, const char *format, ...)
-{
-	static int (*_Atomic next)(int, const char *);
-	char state[4096];
-	va_list arguments;
-
-	if (FAILS())
-		return -ENOBUFS;
-	va_start(arguments, format);
-	vsnprintf(state, sizeof(state), format, arguments);
-	va_end(arguments);
-	if (!next)
-		next = (int (*)(int, const char *))dlsym(RTLD_NEXT, "sd_notify");
-	return next(unset, state);
-}

@@ -216,7 +216,7 @@ class Daemon:
             return ""
 
     def read_notifications(self):
-        """As a service manager does. Unread ones fill the socket, and the daemon waits."""
+        """As a service manager does. What finds the socket full waits in the daemon, with its descriptors."""
         while self.notifications(0.001):
             pass
 

@@ -276,7 +276,6 @@ def test_a_card_that_is_away_and_back(daemon, net, card, backend):
             print(step.__name__)
             epoch = one.stream()["epoch"]
             step(card)
-            one.read_notifications()
             is_new = step in (unplug_and_plug, unbind_and_bind)
             expect_that_it_works(one, card, epoch if is_new else 0, tap)
             other.send(*frames(other, 10, 7503))

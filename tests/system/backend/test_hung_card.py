@@ -107,8 +107,6 @@ def test_a_card_that_hangs_does_not_make_the_readings_of_another_one_old(daemon,
 @pytest.fixture(name="reload")
 def reload_command():
     def ask(one):
-        while one.notifications(0.01):  # a service manager reads them, too
-            pass
         return subprocess.run([testbed.BUILD / "tools/ibvcap", "reload", "--socket", one.socket_path],
                               capture_output=True, text=True, check=False)
     return ask

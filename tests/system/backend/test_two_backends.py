@@ -36,12 +36,6 @@ def send(wire, port, n=N_PACKETS):
     wire.send(*[wire.frame(b"packet %d" % i, port) for i in range(n)])
 
 
-def read_notifications(one):
-    """Their socket takes few, and then the daemon waits."""
-    while one.notifications(0.01):
-        pass
-
-
 def expect(one, name, n):
     testbed.wait_until(lambda: one.stream(name)["published"] >= n, 30, one.status)
     assert one.expect_sum(name)["published"] == n
@@ -51,7 +45,6 @@ def reload(one, word):
     before = one.text().count(word)
     one.process.send_signal(signal.SIGHUP)
     testbed.wait_until(lambda: one.text().count(word) > before, 30, one.text)
-    read_notifications(one)
 
 
 def test_streams_come_and_go_beside_each_other(daemon, wire, net, first):
@@ -79,7 +72,6 @@ def test_streams_come_and_go_beside_each_other(daemon, wire, net, first):
     testbed.run("ip", "-n", net.rx, "link", "set", wire.interface, "up")
     testbed.wait_until(lambda: {one.stream(name)["state"] for name in ("fast", "later")} == {"capturing"}, 30,
                        one.status)
-    read_notifications(one)
 
     one.write_config(control, [fast(wire, first)])
     reload(one, "0 streams added, 1 removed, 1 kept")

@@ -24,8 +24,6 @@ def xdp_program(net, wire):
 def reload(daemon, streams, said, times, **top):
     daemon.write_config({"socket": str(daemon.socket_path), "mode": "0666"}, streams, **top)
     daemon.process.send_signal(signal.SIGHUP)
-    while daemon.notifications(0.1):  # if nobody reads them, the daemon waits
-        pass
     testbed.wait_until(lambda: daemon.text().count(said) == times, 20, daemon.text)
 
 

@@ -409,7 +409,6 @@ def test_the_sum_is_exact_in_every_moment_while_streams_and_flows_change(daemon,
             testbed.wait_until(lambda: expect_exact_sums(one) or one.text().count("streams added") > n_reloads)
             for _ in range(10):
                 expect_exact_sums(one)
-                one.notifications(0.001)  # a service manager reads them all
     finally:
         ends.set()
         sender.join()

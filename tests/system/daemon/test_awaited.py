@@ -72,7 +72,6 @@ def test_a_wrong_name_is_corrected_by_a_reload(daemon, net, wire):
 
     def reload(streams):
         one.write_config(control, streams)
-        one.read_notifications()
         return ibvcap("reload", "--socket", one.socket_path)
 
     wrong[0]["payload_size"] = 512

@@ -192,8 +192,7 @@ def test_reload(start, failures, wire, hugepages, consumer):
     def apply(streams, channels=()):
         channels = f"channels = {testbed.libconfig(channels)};\n" if channels else ""
         one.config.write_text(f"{text.splitlines()[0]}\nstreams = {testbed.libconfig(streams)};\n{channels}")
-        while one.notifications(0.001):
-            pass
+        one.read_notifications()
         with control_client.Client(one.socket_path, timeout=30) as client:
             client.change(control_client.RELOAD)
 

@@ -23,8 +23,6 @@ def ibvcap():
     """ibvcap(daemon, words…): the tool's result."""
 
     def run(daemon, *words, nobody=False):
-        while daemon.notifications(0.001):  # as a service manager would: who does not read holds the daemon up
-            pass
         command = [testbed.BUILD / "tools/ibvcap", *words, "--socket", daemon.socket_path]
         command = testbed.as_nobody(*command) if nobody else list(map(str, command))
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

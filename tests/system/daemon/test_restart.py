@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Daemons that end, die and come again: nobody is refused, no group is left, readers go on by themselves."""
 import ast
+import contextlib
 import errno
 import itertools
 import json
@@ -190,9 +191,33 @@ def test_a_socket_unit_at_another_path_is_refused(manager, wire, tmp):
         assert path.exists() and not manager.daemon.socket_path.exists()
 
 
-def test_without_a_manager_that_keeps_anything_the_path_goes_with_the_daemon(start_daemon, wire):
-    one = start_daemon([testbed.stream(wire)]).wait_ready()
-    one.stop_clean()
+def fill(notify):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                other.sendto(b"FULL=1", notify.getsockname())
+
+
+def test_a_manager_that_reads_nothing_holds_nobody_up(manager, net, wire):
+    """It gets all messages in their order, and the sockets, once it reads again."""
+    manager.start(with_groups(wire, "239.1.1.1")).wait_ready()
+    one = manager.daemon
+    manager.take_all()
+    manager.log.clear()
+    fill(one.notify)
+    one.config.write_text(one.config.read_text().replace("239.1.1.1", "239.1.1.2"))
+    with control_client.Client(one.socket_path, timeout=60) as client:
+        client.change(control_client.RELOAD)
+    with control_client.Client(one.socket_path, timeout=60) as client:
+        for fd in client.attach("lidar"):
+            os.close(fd)
+    testbed.wait_until(lambda: manager.take_all() or "READY" in manager.log[-1], 30, lambda: manager.log)
+    assert [next(iter(fields)) for fields in manager.log if "FULL" not in fields] == [
+        "RELOADING", "EXTEND_TIMEOUT_USEC", "FDSTORE", "FDSTOREREMOVE", "READY"]
+    one.process.kill()
+    one.process.wait(60)
+    assert service_manager.joined(net, wire) & {"239.1.1.1", "239.1.1.2"} == {"239.1.1.2"}
 
 
 # ---- readers -------------------------------------------------------------------------------------------------------

@@ -102,7 +102,6 @@ def attempt(build):
                            "NOBODY": shlex.join(testbed.as_nobody(BUILD / "tools/ibvcap"))}
 
             def attempt_it(command):
-                one.read_notifications()
                 return subprocess.run(
                     Net.command(net.rx, "bash", "-c", command), cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)

@@ -169,13 +169,11 @@ class Walk:
                                  walk_away.channels(self.away))
         for _ in range(n):
             self.daemon.process.send_signal(signal.SIGHUP)
-            self.daemon.read_notifications()
         wait_until(lambda: self.ask_reload() == 0, 30, self.daemon.text)
 
     def ask_reload(self):
         done = subprocess.run([testbed.BUILD / "tools/ibvcap", "reload", "--socket", self.daemon.socket_path],
                               capture_output=True, text=True, check=False, timeout=60)
-        self.daemon.read_notifications()
         assert done.returncode in (0, os.EX_TEMPFAIL), (done, self.daemon.text())  # 75: another reload is on its way
         return done.returncode
 

@@ -63,7 +63,6 @@ def undisturbed(walk):
     finally:
         sender.ending.set()
         sender.join()
-    walk.daemon.read_notifications()
     wait_until(lambda: walk.daemon.stream("steady")["published"] >= before["published"] + sender.n_sent, 20,
                lambda: (sender.n_sent, before, walk.daemon.stream("steady")))
     after = walk.daemon.stream("steady")
@@ -124,7 +123,6 @@ def go_and_come_back(walk, way=None):
     with undisturbed(walk), walk.daemon_stopped() if stops else contextlib.nullcontext():
         for _ in range(n_times):
             way(walk, (lambda: time.sleep(0.1)) if stops else happens)
-            walk.daemon.read_notifications()
     wait_until(lambda: walk.sender.burst_to(AWAY_PORT, 1) or is_back(walk.daemon), 20, walk.daemon.text)
     walk.log("it is back")
 
