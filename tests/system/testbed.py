@@ -105,7 +105,7 @@ def read_number(path):
 @pytest.fixture
 def hugepages():
     """hugepages(n, kib=2048): n free pages more; afterwards, the count that was found. Tests with this fixture wait for
-    those of another pytest: scripts/test runs two."""
+    those of another pytest: scripts/test runs three."""
     added = []
     lock = open("/run/ibvcap-test-hugepages.lock", "w")  # pylint: disable=consider-using-with  # held until the end
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -320,16 +320,17 @@ def test_a_test_that_failed_beside_other_work_must_pass_three_times_alone(tmp_pa
     assert runs == {"busy": 4, "broken": 3, "racy": 1}
 
 
-@pytest.fixture(name="two_lanes")
-def two_lanes_fixture(tmp_path):
-    """two_lanes(behind, front): scripts/test with these steps behind and in front, started."""
+@pytest.fixture(name="lanes")
+def lanes_fixture(tmp_path):
+    """lanes(behind, front, beside): scripts/test with these steps behind, in front and beside, started."""
     started = []
 
-    def start(behind, front):
+    def start(behind, front, beside=":"):
         script = (ROOT / "scripts/test").read_text()
-        functions, rest = script[:script.index("scripts/setup --test || exit")].split('if [ "${1:-}" = --behind ]')
-        lanes = script[script.index("setsid scripts/test --behind &"):script.index("unit_tests dev\n")]
-        end = script[script.index('if ! wait "$behind"'):]
+        functions, rest = script[:script.index("scripts/setup --test || exit")].split("case ${1:-} in\n")
+        first = script[script.index("setsid scripts/test --behind &"):script.index("unit_tests dev\n")]
+        second = script[script.index("IBVCAP_TEST_BEHIND="):script.index("counted system-dev system_tests")]
+        end = re.sub("^await .*\n", "", script[script.index('join beside "$beside"'):], flags=re.MULTILINE)
         (tmp_path / "scripts").mkdir()
         (tmp_path / "build/test-logs").mkdir(parents=True)
         (tmp_path / "tests").mkdir()
@@ -337,8 +338,8 @@ def two_lanes_fixture(tmp_path):
         check.write_text('#!/bin/sh\n[ "$1" = --mark ] && echo 4711:0 || [ "$1" = 4711:0 ]\n')
         check.chmod(0o755)
         test = tmp_path / "scripts/test"
-        test.write_text(
-            f'{functions}\nbehind() {{\n{behind}\n}}\nif [ "${{1:-}}" = --behind ]{rest}{lanes}{front}\n{end}')
+        test.write_text(f"{functions}\nbehind() {{\nbehind=$$\n{behind}\n}}\nbeside() {{\n{beside}\n}}\n"
+                        f"case ${{1:-}} in\n{rest}{first}{second}{front}\n{end}")
         test.chmod(0o755)
         started.append(subprocess.Popen([test], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         start_new_session=True))
@@ -356,16 +357,17 @@ def two_lanes_fixture(tmp_path):
 TICK = "single tick bash -c 'while [ ! -e stop ]; do echo >>ticks; sleep 0.01; done'"
 
 
-def test_test_waits_for_what_is_behind_and_stops_it_for_what_wants_quiet(two_lanes):
+def test_test_waits_for_what_is_behind_and_stops_it_for_what_wants_quiet(lanes):
     quiet = "sleep 0.1; n=$(wc -l <ticks); sleep 0.3; [ $n -gt 0 ] && [ $(wc -l <ticks) -eq $n ]"
     moves = "n=$(wc -l <ticks); sleep 0.3; touch stop; [ $(wc -l <ticks) -gt $n ]"
-    process = two_lanes(f"single good true; single bad false; {TICK}",
+    process = lanes(f"single good true; single bad false; {TICK}",
                         "await good && single after-good true\nawait bad || single after-bad true\n"
                         "until [ -s ticks ]; do sleep 0.01; done\n"
-                        f"quietly single quiet bash -c '{quiet}'\nsingle moves bash -c '{moves}'")
+                        f"quietly single quiet bash -c '{quiet}'\nsingle moves bash -c '{moves}'",
+                        "await bad || single beside true")
     out, _ = process.communicate(timeout=60)
-    # good, after-good, after-bad, quiet, moves, tick, kernel-log | bad
-    assert out.splitlines()[-1] == "7 passed, 1 failed, 0 skipped", out
+    # good, after-good, after-bad, quiet, moves, tick, beside, kernel-log | bad
+    assert out.splitlines()[-1] == "8 passed, 1 failed, 0 skipped", out
 
 
 def has_ended(pid):
@@ -377,15 +379,15 @@ def has_ended(pid):
 
 
 @pytest.mark.parametrize("kill", [os.killpg, os.kill])
-def test_a_test_that_is_ended_ends_both_lanes(two_lanes, tmp_path, kill):
+def test_a_test_that_is_ended_ends_all_lanes(lanes, tmp_path, kill):
     """The step in front may miss the signal, so that the shell has to end it."""
-    process = two_lanes(f"echo $$ >pid\n{TICK}", "until [ -s ticks ]; do sleep 0.01; done\n"
-                        "quietly bash -c 'echo $$ >step; exec sleep 100'")
+    process = lanes(f"echo $$ >behind\n{TICK}", "until [ -s ticks ] && [ -s beside ]; do sleep 0.01; done\n"
+                    "quietly bash -c 'echo $$ >step; exec sleep 100'", "echo $$ >beside; sleep 100")
     testbed.wait_until(lambda: (tmp_path / "step").exists() and (tmp_path / "step").read_text(), 20, "the step")
-    behind, step = (int((tmp_path / name).read_text()) for name in ("pid", "step"))
+    pids = [int((tmp_path / name).read_text()) for name in ("behind", "beside", "step")]
     kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=20)
-    testbed.wait_until(lambda: has_ended(behind) and has_ended(step), 20, "the end of both lanes")
+    testbed.wait_until(lambda: all(map(has_ended, pids)), 20, "the end of all lanes")
 
 
 def test_pattern_send_sends_what_it_says(tmp_path):
