@@ -80,21 +80,37 @@ def test_a_capture_needs_an_address_and_a_port(try_on, wire):
     assert "ADDRESS:PORT" in process.communicate(timeout=60)[0] and process.returncode == 64
 
 
+def fill_output(process):
+    """It waits at its first line until its output is read. That is a line of 64 KiB more."""
+    end = os.open(f"/proc/self/fd/{process.stdout.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
+    assert os.write(end, b"x" * 65535 + b"\n") == 65536
+    os.close(end)
+
+
 def test_what_comes_is_counted_each_second_and_read_by_the_user_of_sudo(net, wire, try_on, build):
+    """The first rate is of the packets since its own second began."""
     process = try_on("-b", "packet", wire.interface, "7502", "239.1.7.9:7503", SUDO_UID="65534", SUDO_GID="65534")
+    fill_output(process)
+    socket = testbed.wait_until(lambda: re.search(r"--config (/tmp/ibvcap-try\.\w+/)conf", subprocess.run(
+        ["pgrep", "-a", "-P", str(process.pid)], capture_output=True, text=True, check=False).stdout), 20)[1] + "socket"
+
+    def status():
+        return subprocess.run([testbed.BUILD / "tools/ibvcap", "status", "--socket", socket], capture_output=True,
+                              text=True, check=False).stdout
+
+    testbed.wait_until(lambda: "user nobody" in status(), 20, "the reader, who is not root")
+    wire.send(*[wire.frame(bytes(64), 7502)] * 10)
+    testbed.wait_until(lambda: "matched 10 = published 10 " in status(), 20, status)
     lines = await_line(process, r"\^C ends it")
-    assert f"echo hello >/dev/udp/{wire.address}/7502" in lines[1]
-    socket = re.search(r"--socket (\S+)", lines[2])[1]
-    testbed.wait_until(lambda: "user nobody" in subprocess.run(
-        [testbed.BUILD / "tools/ibvcap", "status", "--socket", socket], capture_output=True, text=True,
-        check=False).stdout, 20, "the reader, who is not root")
+    assert f"echo hello >/dev/udp/{wire.address}/7502" in lines[2] and f"--socket {socket}\n" in lines[3]
+    assert re.search(r" \d\.\d s +0 packets/s   matched 10 = ", await_line(process, "packets/s")[-1])
     for port, group in ((7502, wire.address), (7503, "239.1.7.9")):
         net.sender(build, wire, port, rate=1000, size=64, count=500, destination=group).wait(30)
-    await_line(process, r"^ +\d+\.\d s +\d+ packets/s   matched 1000 = published 1000 \+ no_buffer 0")
+    await_line(process, r"^ +\d+\.\d s +\d+ packets/s   matched 1010 = published 1010 \+ no_buffer 0")
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=30)[0]
     assert process.returncode == 0
-    assert "published 1000 = delivered 1000 + skipped 0 + lag 0\n" in said
+    assert "published 1010 = delivered 1010 + skipped 0 + lag 0\n" in said
     assert said.endswith("Every packet that came is accounted for, and none was lost.\n")
     assert not os.path.exists(socket) and not glob.glob(f"{os.path.dirname(socket)}*")
 
@@ -179,6 +195,7 @@ def test_the_daemons_warnings_are_shown(wire, try_on):
 def test_no_packet_is_no_loss_and_no_mystery(wire, try_on):
     process = try_on("-b", "packet", "-t", "1", wire.interface, "7502")
     said = process.communicate(timeout=30)[0]
+    assert "\nnot proven\n  no packet came, so there is nothing to judge: see below what did arrive\n" in said, said
     assert "No packet came." in said and "\nUDP that arrived in 1.0 s: 0 datagrams\n" in said
     assert process.returncode == 0
 
