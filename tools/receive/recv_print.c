@@ -203,6 +203,12 @@ static void recv_print_pattern(const struct recv_pattern *pattern)
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 
 	ibvcap_tracker_counts(pattern->numbers, &counts);
+	if (!counts.packets && pattern->corrupt) {
+		printf("pattern: none of %" PRIu64 " payloads has the test pattern: 'ibvcap send CHANNEL' sends it, "
+		       "over a channel to this stream\n",
+		       pattern->corrupt);
+		return;
+	}
 	printf("pattern: %" PRIu64 " intact, %" PRIu64 " missing, %" PRIu64 " repeated, %" PRIu64 " reordered, %" PRIu64
 	       " late, %" PRIu64 " restarts, %" PRIu64 " corrupt\n",
 	       counts.packets, counts.numbers.lost, counts.numbers.repeated, counts.numbers.reordered,

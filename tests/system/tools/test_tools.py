@@ -66,13 +66,15 @@ def test_recv_verifies_the_pattern_and_counts_what_the_sender_sent(build, daemon
     assert said["published"] == said["delivered"] + said["skipped"] + said["lag"] == 3000
 
 
-def test_recv_of_corrupt_payloads_exits_1(daemon, wire, recv):
+def test_recv_of_corrupt_payloads_exits_1_and_those_of_another_sender_are_not_called_corrupt(daemon, wire, recv):
     one = daemon([testbed.stream(wire)])
-    reader = recv(one, "--verify", "--count", 2)
-    wire.send(wire.frame(b"no pattern at all" * 4, 7502), wire.frame(b"nor is this" * 4, 7502))
-    code, out, _ = reader.finish()
-    assert code == 1
-    assert "2 corrupt" in out
+    foreign = wire.frame(b"no pattern at all" * 4, 7502), wire.frame(b"nor is this" * 4, 7502)
+    for sent, said in ((foreign, "pattern: none of 2 payloads has the test pattern: 'ibvcap send CHANNEL' sends it"),
+                       ((*foreign, wire.frame(bytes(8), 7502)), "pattern: 1 intact, ")):
+        reader = recv(one, "--verify", "--count", len(sent))
+        wire.send(*sent)
+        code, out, _ = reader.finish()
+        assert (code, said in out, "2 corrupt" in out) == (1, True, sent != foreign), out
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
