@@ -82,8 +82,7 @@ static void choice_name_drop(const struct backend_choice_facts *facts, struct ba
 		return;
 	choice_say_rights(facts, choice);
 	choice_say(choice->better,
-	           "ibvcapd holds the UDP ports of flows without copy = true, and a packet costs less if the kernel "
-	           "drops it behind the packet socket, which takes %s",
+	           "a packet costs less if the kernel drops it behind the packet socket, which takes %s",
 	           choice_lacking(facts));
 }
 

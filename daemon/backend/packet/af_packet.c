@@ -103,7 +103,7 @@ static void af_packet_open_group(struct af_packet *backend, const struct backend
 		snprintf(backend->how, sizeof(backend->how),
 		         "the kernel handles the packets of flows, too, and counts them as UDP InErrors: %.100s; the "
 		         "daemon holds the UDP ports of flows without copy = true",
-		         r == -EPERM        ? "to drop them takes CAP_BPF and CAP_NET_ADMIN"
+		         r == -EPERM        ? "to drop them takes CAP_BPF and CAP_NET_ADMIN (ibvcap doctor)"
 		         : r == -EOPNOTSUPP ? "to drop them takes Linux 6.6 or later"
 		                            : why.text);
 }

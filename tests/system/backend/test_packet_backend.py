@@ -57,7 +57,7 @@ def test_the_kernel_does_not_answer_what_is_captured(daemon, net, wire, drops):
     assert f"interface {wire.interface}: backend packet: the kernel " + \
         ("does not handle the packets of flows whose port nobody else reads (tcx drop)" if drops else
          "handles the packets of flows, too, and counts them as UDP InErrors: to drop them takes CAP_BPF and "
-         "CAP_NET_ADMIN; the daemon holds the UDP ports of flows without copy = true") in one.text()
+         "CAP_NET_ADMIN (ibvcap doctor); the daemon holds the UDP ports of flows without copy = true") in one.text()
     port, = one.status()["interfaces"].values()
     assert ("(tcx drop)" if drops else "to drop them takes CAP_BPF") in port["backend_how"], port
     wire.send(wire.frame(b"nobody's", 7599))
@@ -238,11 +238,11 @@ def test_timestamps_are_the_kernels(daemon, wire, consumer):
 
 def test_auto_takes_packet_on_a_veth_pair_and_says_why(daemon, wire):
     streams = [testbed.stream(wire, port, name, backend="auto") for port, name in ((7502, "lidar"), (7503, "other"))]
-    one = daemon(streams)
+    one = daemon(streams, prefix=NO_DROP)
     wire.send(wire.frame(b"captured", 7502))
     testbed.wait_until(lambda: one.expect_sum()["published"] == 1, 20, "the packet")
     assert [one.stream(name)["backend"] for name in ("lidar", "other")] == ["packet", "packet"]
-    told = f"interface {wire.interface}: backend packet, because packet sockets are at least as fast as XDP on veth"
+    told = f"interface {wire.interface}: backend packet, because packet sockets are at least as fast as XDP on veth\n"
     assert one.text().count(told) == 1, one.text()
     said = subprocess.run([testbed.BUILD / "tools/ibvcap", "status", "--socket", one.socket_path], capture_output=True,
                           text=True, check=True).stdout
