@@ -132,9 +132,9 @@ static int check_copied(const struct config_reader *reader, const config_setting
 		return config_reader_failure(
 			reader, config_reader_find(setting, "moderation_us"),
 			"moderation_us = %u with backend = \"%s\", which has no events of its own "
-			"that could wait: accepted is moderation_us = 0; for the whole card there is: "
-			"ethtool -C %s rx-usecs %u",
-			stream->moderation_us, backend, stream->interface, stream->moderation_us);
+			"that could wait: accepted is moderation_us = 0; ibvcapd.conf(5) says what a card may have "
+			"in its place",
+			stream->moderation_us, backend);
 	return 0;
 }
 

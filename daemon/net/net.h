@@ -67,6 +67,9 @@ bool net_is_in_sysfs(const char *interface);
  */
 uint64_t net_stamp_delay_ns(const char *interface);
 
+/** Does the driver hold interrupts back for a time that can be set (rx-usecs of ethtool -C)? Blocks as well. */
+bool net_has_rx_usecs(const char *interface);
+
 /** Packets that the port dropped before steering: mlx5's rx_discards_phy. -ENOTSUP: the driver has no such count. */
 int net_port_discards(const char *interface, uint64_t *discards);
 

@@ -7,6 +7,13 @@
 /* Drivers of Intel's cards have modes that adapt to the traffic, and show them as numbers up to this one. */
 #define MODE_MAX 4
 
+bool net_has_rx_usecs(const char *interface)
+{
+	struct ethtool_coalesce coalesce = {.cmd = ETHTOOL_GCOALESCE};
+
+	return ethtool_ask(interface, &coalesce) == 0 && coalesce.rx_coalesce_usecs > 0;
+}
+
 /*
  * The card holds its interrupt back for rx-usecs. The kernel puts packets together (GRO), and stamps the result, for
  * gro_flush_timeout; with napi_defer_hard_irqs it also looks for packets only so often, in place of an interrupt.

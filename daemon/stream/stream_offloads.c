@@ -33,8 +33,11 @@ static int offloads_check_moderation(const struct stream *stream, struct failure
 		snprintf(instead, sizeof(instead), "accepted is that, or less");
 	} else {
 		snprintf(why, sizeof(why), "has no events of its own that could wait");
-		snprintf(instead, sizeof(instead), "set moderation_us = 0, and: ethtool -C %s rx-usecs %" PRIu32,
-		         wanted->interface, wanted->moderation_us);
+		snprintf(instead, sizeof(instead), "set moderation_us = 0");
+		if (net_has_rx_usecs(wanted->interface))
+			snprintf(instead, sizeof(instead),
+			         "set moderation_us = 0, and: ethtool -C %s rx-usecs %" PRIu32, wanted->interface,
+			         wanted->moderation_us);
 	}
 	return offloads_refuse(stream, key, why, instead, failure);
 }

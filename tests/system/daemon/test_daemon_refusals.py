@@ -153,7 +153,7 @@ def test_check_config_knows_what_no_card_is_asked_for_by_a_backend_that_copies(b
     """In the words of the start, whether the backend is named or auto takes it."""
     lent = {"payload_memory": "consumer", "max_consumers": 1, "reassemble": "off"}
     for keys, words in (({"delay_drop": True}, "cannot hold packets of a full queue: set delay_drop = false"),
-                        ({"moderation_us": 50}, f"and: ethtool -C {wire.interface} rx-usecs 50"),
+                        ({"moderation_us": 50}, "could wait: set moderation_us = 0\n"),
                         ({"queues": 2, "hash": "toeplitz"}, 'has no such hash; set hash = "symmetric"'),
                         (lent, "the CPU copies packets to the rows"),
                         ({"delay_drop": True, "backend": "packet"}, 'delay_drop = true with backend = "packet"')):

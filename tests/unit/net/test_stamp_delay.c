@@ -63,6 +63,15 @@ Test(stamp_delay, is_the_moderation_of_interrupts_and_the_time_that_gro_holds_a_
 	cr_expect(eq(u64, delay_ns(0, false, 0, 2), 0));
 }
 
+Test(stamp_delay, rx_usecs_is_had_by_a_driver_that_says_one)
+{
+	cr_expect_not(net_has_rx_usecs("eth0"));
+	coalesce.rx_coalesce_usecs = 3;
+	cr_expect(net_has_rx_usecs("eth0"));
+	error = EOPNOTSUPP;
+	cr_expect_not(net_has_rx_usecs("eth0"), "veth and lo have none");
+}
+
 Test(stamp_delay, is_not_known_if_the_driver_adapts_it)
 {
 	cr_expect(eq(u64, delay_ns(50, true, 0, 0), UINT64_MAX));
