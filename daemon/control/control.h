@@ -149,9 +149,11 @@ struct control_options {
 	                 struct failure *failure);
 	/** A consumer that lent memory has left: close its stream, later. */
 	void (*lender_left)(void *context);
-	/** Why the streams and channels of an interface are closed, which the configuration has and the daemon has not.
-	 * "": they are being closed. NULL: there is no reason to be had. */
-	const char *(*closed_why)(void *context, const char *interface);
+	/**
+	 * Why the streams and channels of an interface are closed, which the configuration has and the daemon has not;
+	 * never empty. NULL: a stream with payload_is_lent (is_lent) lacks only the memory of its consumer.
+	 */
+	const char *(*closed_why)(void *context, const char *interface, bool is_lent);
 	void *context;
 };
 

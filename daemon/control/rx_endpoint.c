@@ -98,7 +98,7 @@ int rx_endpoint_attach(struct session *session, const struct protocol_attach *re
 		return rx_lend_ask(session, config, request);
 	if (closed)
 		return session_send_error(session, -EAGAIN, "stream '%s' is not open yet: %s", closed->name,
-		                          status_closed_why(session->control, closed->interface));
+		                          status_closed_why(session->control, closed->interface, false));
 	if (!stream)
 		return refuse_stream(session, request->stream);
 	if (request->group[0])

@@ -68,26 +68,9 @@ static bool has_channel(const struct control *control, const char *name)
 	return false;
 }
 
-/* "" where nothing but memory is missing, or the interface is being opened again. */
-static const char *closed_interface_why(const struct control *control, const char *interface)
+const char *status_closed_why(const struct control *control, const char *interface, bool is_lent)
 {
-	const struct control_options *options = &control->options;
-
-	return options->closed_why ? options->closed_why(options->context, interface) : "";
-}
-
-const char *status_closed_why(const struct control *control, const char *interface)
-{
-	const char *why = closed_interface_why(control, interface);
-
-	return *why ? why : "its interface has gone, and is being opened again";
-}
-
-static int append_closed_stream(const struct control *control, struct reply *reply, const struct config_stream *stream)
-{
-	return status_append_closed_stream(reply, stream,
-	                                   stream->payload_is_lent ? closed_interface_why(control, stream->interface)
-	                                                           : status_closed_why(control, stream->interface));
+	return control->options.closed_why(control->options.context, interface, is_lent);
 }
 
 /* Their interface is not there, or cannot be opened yet; or no consumer lends a stream memory. */
@@ -98,11 +81,14 @@ static int append_closed(const struct control *control, struct reply *reply)
 
 	for (uint32_t i = 0; i < config->n_streams && r == 0; i++)
 		if (!has_stream(control, config->streams[i].name))
-			r = append_closed_stream(control, reply, &config->streams[i]);
+			r = status_append_closed_stream(reply, &config->streams[i],
+			                                status_closed_why(control, config->streams[i].interface,
+			                                                  config->streams[i].payload_is_lent));
 	for (uint32_t i = 0; i < config->n_channels && r == 0; i++)
 		if (!has_channel(control, config->channels[i].name))
-			r = status_append_closed_channel(reply, &config->channels[i],
-			                                 status_closed_why(control, config->channels[i].interface));
+			r = status_append_closed_channel(
+				reply, &config->channels[i],
+				status_closed_why(control, config->channels[i].interface, false));
 	return r;
 }
 

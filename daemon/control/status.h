@@ -41,15 +41,12 @@ void status_deinit(struct control *control);
 /** In status_stream.c, for status.c: each queue of a stream with its consumers, then the flows. 0 or -ENOMEM. */
 int status_append_stream(struct reply *reply, const struct rx_stream *stream);
 
-/**
- * In status_stream.c, for status.c: one of the configuration that is closed at present. why: what is wrong with its
- * interface; "": nothing, a stream awaits the memory of its consumer. 0 or -ENOMEM.
- */
+/** In status_stream.c, for status.c: one of the configuration that is closed now, and why (below). 0 or -ENOMEM. */
 int status_append_closed_stream(struct reply *reply, const struct config_stream *config, const char *why);
 int status_append_closed_channel(struct reply *reply, const struct config_channel *config, const char *why);
 
-/** In status.c: why the streams and channels of an interface are closed; never empty. */
-const char *status_closed_why(const struct control *control, const char *interface);
+/** In status.c: the answer of closed_why in struct control_options. */
+const char *status_closed_why(const struct control *control, const char *interface, bool is_lent);
 
 /** The age of a reading as a status has it. */
 uint32_t status_age_ms(const struct reading *reading);

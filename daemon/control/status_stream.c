@@ -179,9 +179,8 @@ int status_append_closed_stream(struct reply *reply, const struct config_stream 
 	reply_copy_text(part.name, sizeof(part.name), config->name);
 	reply_copy_text(part.interface, sizeof(part.interface), config->interface);
 	reply_copy_text(part.backend, sizeof(part.backend), config_backend_name(config->backend));
-	reply_copy_text(part.state, sizeof(part.state),
-	                config->payload_is_lent && !*why ? "awaits_memory" : "interface_gone");
-	reply_copy_text(part.closed_why, sizeof(part.closed_why), why);
+	reply_copy_text(part.state, sizeof(part.state), why ? "interface_gone" : "awaits_memory");
+	reply_copy_text(part.closed_why, sizeof(part.closed_why), why ? why : "");
 	r = reply_append_part(reply, STATUS_STREAM, &part, counters);
 	for (uint32_t i = 0; i < config->n_flows && r == 0; i++)
 		r = append_flow(reply, config, &config->flows[i]);

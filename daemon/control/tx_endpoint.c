@@ -91,7 +91,7 @@ int tx_endpoint_open(struct session *session, const struct protocol_open_channel
 		return r;
 	if (!tx_endpoint && channel)
 		return session_send_error(session, -EAGAIN, "channel '%s' is not open yet: %s", channel->name,
-		                          status_closed_why(session->control, channel->interface));
+		                          status_closed_why(session->control, channel->interface, false));
 	if (!tx_endpoint)
 		return refuse_channel(session, request->channel);
 	const struct endpoint_limits limits = {channel->max_senders, channel->max_senders_per_user, channel->file,

@@ -102,14 +102,15 @@ bool reopenings_have(const struct daemon *daemon, const char *interface)
 	return reopenings_find(daemon, interface) != NULL;
 }
 
-/* A stream that awaits memory is on no list. */
-const char *reopenings_why(void *daemon, const char *interface)
+const char *reopenings_why(void *daemon, const char *interface, bool is_lent)
 {
 	static struct failure failure;
 	const struct reopening *reopening = reopenings_find(daemon, interface);
 	struct net_interface net;
 
-	if (reopening)
+	if (reopening && *reopening->why)
 		return reopening->why;
-	return net_interface_read(interface, &net, &failure) == -ENODEV ? failure.text : "";
+	if (!reopening && net_interface_read(interface, &net, &failure) == -ENODEV)
+		return failure.text;
+	return is_lent ? NULL : "its interface has gone, and is being opened again";
 }

@@ -45,7 +45,7 @@ void reopenings_add_locked_memory(const struct daemon *daemon, struct service_me
 /** Are the services of this interface closed, and opened by reopen_interfaces()? */
 bool reopenings_have(const struct daemon *daemon, const char *interface);
 
-/** Why they are closed; "" if they are not, or are being closed. daemon: struct daemon, as control knows it. */
-const char *reopenings_why(void *daemon, const char *interface);
+/** closed_why of control. daemon: struct daemon. */
+const char *reopenings_why(void *daemon, const char *interface, bool is_lent);
 
 #endif

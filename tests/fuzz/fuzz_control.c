@@ -145,6 +145,11 @@ int fstatfs(int, struct statfs *filesystem)
 	return 0;
 }
 
+static const char *closed_why(void *, const char *, bool is_lent)
+{
+	return is_lent ? NULL : "closed";
+}
+
 static uint64_t lent_bytes(void *, const struct config_stream *)
 {
 	return LENT_BYTES;
@@ -273,7 +278,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	                                        .worker_ended = worker_ended,
 	                                        .reconfigure = change,
 	                                        .lent_bytes = lent_bytes,
-	                                        .open_lent = open_lent};
+	                                        .open_lent = open_lent,
+	                                        .closed_why = closed_why};
 
 	must(control_new(&control, &options, NULL));
 	must(control_add_stream(control, &control_stream));
