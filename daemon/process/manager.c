@@ -28,6 +28,8 @@ struct manager_message {
 
 struct manager {
 	int socket;
+	struct sockaddr_un address;
+	socklen_t address_bytes;
 	sd_event_source *writable; /* enabled while messages wait */
 	TAILQ_HEAD(, manager_message) waiting;
 	uint32_t n_waiting;
@@ -35,7 +37,15 @@ struct manager {
 
 /* ---- sending ------------------------------------------------------------------------------------- */
 
-static int manager_send(const struct manager *manager, const struct manager_message *message)
+/* Connected, so that the kernel tells when there is room again. */
+static int manager_connect(const struct manager *manager)
+{
+	int r = connect(manager->socket, (const struct sockaddr *)&manager->address, manager->address_bytes);
+
+	return r < 0 ? -errno : 0;
+}
+
+static int manager_send_once(const struct manager *manager, const struct manager_message *message)
 {
 	union {
 		struct cmsghdr header;
@@ -50,6 +60,16 @@ static int manager_send(const struct manager *manager, const struct manager_mess
 		datagram.msg_controllen = sizeof(control);
 	}
 	return sendmsg(manager->socket, &datagram, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* A manager that was started again has another socket of the same name. */
+static int manager_send(const struct manager *manager, const struct manager_message *message)
+{
+	int r = manager_send_once(manager, message);
+
+	if ((r == -ECONNREFUSED || r == -ENOTCONN) && manager_connect(manager) == 0)
+		r = manager_send_once(manager, message);
+	return r;
 }
 
 static void manager_forget(struct manager *manager, struct manager_message *message)
@@ -153,22 +173,21 @@ void manager_drop_fds(struct manager *manager, const char *name)
 
 /* ---- the manager --------------------------------------------------------------------------------- */
 
-/* Connected, so that the kernel tells when there is room again. The name may be in the abstract namespace: "@…". */
-static int manager_connect(struct manager *manager, const char *name)
+/* The name may be in the abstract namespace: "@…". */
+static int manager_open(struct manager *manager, const char *name)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct sockaddr_un *address = &manager->address;
 	size_t n = strlen(name);
 
-	if ((name[0] != '/' && name[0] != '@') || n >= sizeof(address.sun_path))
+	if ((name[0] != '/' && name[0] != '@') || n >= sizeof(address->sun_path))
 		return -EINVAL;
-	memcpy(address.sun_path, name, n);
+	address->sun_family = AF_UNIX;
+	memcpy(address->sun_path, name, n);
 	if (name[0] == '@')
-		address.sun_path[0] = '\0';
+		address->sun_path[0] = '\0';
+	manager->address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
 	manager->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (manager->socket < 0 || connect(manager->socket, (const struct sockaddr *)&address,
-	                                   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
-		return -errno;
-	return 0;
+	return manager->socket < 0 ? -errno : manager_connect(manager);
 }
 
 struct manager *manager_new(sd_event *event)
@@ -182,7 +201,7 @@ struct manager *manager_new(sd_event *event)
 	if (manager) {
 		TAILQ_INIT(&manager->waiting);
 		manager->socket = -1;
-		r = manager_connect(manager, name);
+		r = manager_open(manager, name);
 	}
 	if (r == 0)
 		r = sd_event_add_io(event, &manager->writable, manager->socket, EPOLLOUT, on_manager_writable, manager);

@@ -186,10 +186,8 @@ class Daemon:
         control = {"socket": str(self.socket_path), "mode": "0666", **(control or {})}
         self.write_config(control, streams, channels, **top)
         self.log = tmp / f"{name}-{time.monotonic_ns()}.log"
-        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         notify_path = tmp / f"{name}-{time.monotonic_ns()}.notify"
-        self.notify.bind(str(notify_path))
-        notify_path.chmod(0o666)  # also for a daemon that becomes another user
+        self.listen(notify_path)
         interfaces = devices or dict.fromkeys(entry["interface"] for entry in [*streams, *channels])
         device = [build.softhca, "-i", ",".join(interfaces), "--"] if BACKEND == "verbs" else []
         command = Net.command(net.rx, *prefix, *device, *inner, build.ibvcapd, "--config", self.config, "--user", user)
@@ -204,6 +202,12 @@ class Daemon:
                                f"control = {libconfig(control)};\n" +
                                (f"streams = {libconfig(streams)};\n" if streams else "") +
                                (f"channels = {libconfig(channels)};\n" if channels else ""))
+
+    def listen(self, notify_path):
+        """As a service manager does."""
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notify.bind(str(notify_path))
+        notify_path.chmod(0o666)  # also for a daemon that becomes another user
 
     def text(self):
         return self.log.read_text()

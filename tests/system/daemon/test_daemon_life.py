@@ -58,6 +58,10 @@ def test_readiness_link_and_the_end_are_notified(start_daemon, net, wire):
                           ("up", "STATUS=1 streams, 0 channels")):
         testbed.run("ip", "-n", net.tx, "link", "set", wire.tx, state)
         assert daemon.notifications(20) == status
+        path = pathlib.Path(daemon.notify.getsockname())  # the manager starts again
+        daemon.notify.close()
+        path.unlink()
+        daemon.listen(path)
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.notifications(5) == "STOPPING=1\nSTATUS=draining"
 
