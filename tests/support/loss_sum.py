@@ -46,7 +46,8 @@ def before_steering(status, sent):
              if any(term in interface for interface in status["interfaces"])}
     discards, no_buffer = shown.get("port_discards", 0), sum(stream["no_buffer"] for stream in status["streams"])
     out_of_buffer = shown.get("out_of_buffer", no_buffer)
-    lines = ["   ".join([f"{'port':8} lost before the flow rules {lost}", *(f"{k} {n}" for k, n in shown.items())])]
+    lines = ["   ".join([f"{'port':8} lost before the flow rules {lost} (sent - matched)",
+                         *(f"{k} {n}" for k, n in shown.items())])]
     wrong = []
     if lost > discards:
         wrong.append(f"port: {lost} packets sent were not matched, port_discards explains {discards}")

@@ -512,6 +512,16 @@ def test_quickstart_says_last_what_of_a_capture_was_not_sent(tmp_path, skipped, 
     assert result.returncode == 1 and result.stdout.startswith("ibvcap replay: /one: damaged\n")
 
 
+def test_quickstart_says_once_what_was_lost_before_the_flow_rules(tmp_path):
+    """Its sum knows that from the senders, and the reader does not."""
+    (tmp_path / "read").write_text("complete from the flow rules on\n"
+                                   "  what did not come to the flow rules is not known: the interface does not\n")
+    result = quickstart_functions([LIDAR], f"work={tmp_path}; stop_readers")
+    assert (result.returncode, result.stdout) == (0, "complete from the flow rules on\n")
+    assert "what did not come to the flow rules is not known" in (ROOT / "lib/recording/verdict.c").read_text()
+    assert "lost before the flow rules 10 (sent - matched)" in loss_sum.add_up(status_that_adds_up(), {"a": 100})[0][1]
+
+
 # ---- the loss sum of the quickstart --------------------------------------------------------------------------------
 
 
