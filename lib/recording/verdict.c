@@ -286,4 +286,8 @@ void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, uint64
 		if (terms[i].n)
 			used += (size_t)snprintf(text + used, VERDICT_UNFOLLOWED_BYTES - used, "%s%s %" PRIu64,
 			                         used ? ", " : "", terms[i].word, terms[i].n);
+	if (counts->n_sources > 1 && counts->numbers.arrived == counts->n_sources)
+		snprintf(text + used, VERDICT_UNFOLLOWED_BYTES - used,
+		         "%ssources with one number each %" PRIu32 ": does 'sequence' fit the packets?",
+		         used ? ", " : "", counts->n_sources);
 }

@@ -112,11 +112,12 @@ void verdict_print(char *text, size_t bytes, const struct verdict *verdict);
 /** The same as sentences: "Incomplete: 3 packets are missing. ibvcapd was … ." */
 void verdict_print_sentences(char *text, size_t bytes, const struct verdict *verdict);
 
-#define VERDICT_UNFOLLOWED_BYTES 160
+#define VERDICT_UNFOLLOWED_BYTES 256
 
 /**
  * The packets that a tracker could not follow by their own numbers, each of which may hide a loss: "untracked 1, late
- * 2". Empty: it followed all. n_malformed of the unread ones are malformed: no socket gets them.
+ * 2". Empty: it followed all. n_malformed of the unread ones are malformed: no socket gets them. Of several sources
+ * that have one number each, no loss could show.
  */
 void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, uint64_t n_malformed,
                               char text[VERDICT_UNFOLLOWED_BYTES]);

@@ -208,8 +208,8 @@ static void judge_numbers(struct verdict *verdict, const struct ibvcap_tracker *
 	if (counts.numbers.lost && !verdict_find_absent(verdict, counts.numbers.lost, n_malformed))
 		verdict_take(verdict, FINDING_LOSS);
 	else if (unfollowed[0])
-		verdict_find(verdict, FINDING_DOUBT,
-		             "some packets could not be followed by their own numbers: see above");
+		verdict_find(verdict, FINDING_DOUBT, "some packets could not be followed by their own numbers: %s",
+		             unfollowed);
 }
 
 /* By the daemon's account and, with --sequence, by the packets' own numbers. */

@@ -131,3 +131,18 @@ Test(verdict, names_what_a_tracker_could_not_follow)
 	verdict_print_unfollowed(&counts, 1, text);
 	cr_expect_str_eq(text, "untracked 1, unread 2, stray 3, late 4, restarted 5");
 }
+
+Test(verdict, sources_with_one_number_each_show_no_loss)
+{
+	struct ibvcap_tracker_counts counts = {.n_sources = 40, .numbers = {.arrived = 40, .once = 40, .sent = 40}};
+	char text[VERDICT_UNFOLLOWED_BYTES];
+
+	verdict_print_unfollowed(&counts, 0, text);
+	cr_expect_str_eq(text, "sources with one number each 40: does 'sequence' fit the packets?");
+	counts.numbers.arrived = 41;
+	verdict_print_unfollowed(&counts, 0, text);
+	cr_expect_str_eq(text, "");
+	counts.n_sources = counts.numbers.arrived = 1;
+	verdict_print_unfollowed(&counts, 0, text);
+	cr_expect_str_eq(text, "");
+}
