@@ -6,6 +6,7 @@
 #include "lib/base/files.h"
 #include "lib/base/size.h"
 #include "daemon/backend/choice/backends.h"
+#include "daemon/channel/channel.h"
 #include "daemon/channel/tx_headers.h"
 #include "daemon/control/listener.h"
 #include "daemon/net/net.h"
@@ -217,6 +218,8 @@ static void try_channel(const struct config *config, const struct config_channel
 	}
 	if (tx_headers_check(channel, &interface.net, &failure) < 0)
 		failure_add(all, &failure);
+	if (channel_check_pacing_unopened(channel, &interface, &failure) < 0)
+		failure_add(all, &failure);
 	for (uint32_t i = 0; i < channel->n_destinations; i++)
 		warn_of_own_address(channel, &channel->destinations[i]);
 }
@@ -277,9 +280,9 @@ static void try_making_socket(const struct trial *trial)
 		return;
 	failure_set(
 		trial->failure, EX_NOPERM, 0,
-		"control socket '%s': user %s cannot make it: %s: give its directory to that user (chown %s %s), or "
-		"set another path",
-		path, trial->user, strerror(errno), trial->user, directory);
+		"control socket '%s': user %s cannot write to %s: %s: set a path in a directory of that user's own: "
+		"install -d -o %s /run/ibvcapd",
+		path, trial->user, directory, strerror(errno), trial->user);
 }
 
 /* As that user. */

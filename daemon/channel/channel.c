@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,17 @@ static int channel_fit_priority(const struct config_channel *config, const struc
 	                   config->priority ? "priority = 0" : "send_time = \"auto\" or \"worker\"");
 }
 
+int channel_check_pacing_unopened(const struct config_channel *config, const struct interface *interface,
+                                  struct failure *failure)
+{
+	struct backend_capabilities device = {0};
+
+	if (interface->ops->pins_memory)
+		return 0;
+	snprintf(device.device, sizeof(device.device), "%s", interface->name);
+	return channel_fit_pacing(config, &device, failure);
+}
+
 int channel_fit(struct channel *channel, struct failure *failure)
 {
 	const struct config_channel *config = channel->config;
@@ -171,19 +183,21 @@ int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *fai
 {
 	const struct config_channel *config = channel->config;
 	const struct tx_queue_options options = channel_queue_options(channel);
+	char rate[48] = "no rate limit";
 	int r = tx_queue_new(&channel->queue, &options, failure);
 
 	if (r < 0)
 		return r;
 	channel->epoch = epoch;
+	if (config->rate_limit_bps)
+		snprintf(rate, sizeof(rate), "rate %" PRIu64 " Mb/s", config->rate_limit_bps / 1000000);
 	log_message(
 		LOG_INFO, &(struct log_about){.channel = config->name, .interface = config->interface},
 		"channel '%s': interface %s%s%s, device %s: %u destinations, send queue %u, arenas of %u slots of %u "
-		"bytes in %u kB pages, rate %llu Mb/s%s",
+		"bytes in %u kB pages, %s%s",
 		config->name, config->interface, config->interface_alias[0] ? ", that is " : "",
 		config->interface_alias, channel->interface->capabilities.device, config->n_destinations,
-		config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024,
-		(unsigned long long)config->rate_limit_bps / 1000000,
+		config->send_queue_slots, config->arena_slots, config->payload_size, config->page_bytes / 1024, rate,
 		config->device_pacing ? ", kept by the device" : "");
 	channel_log_send_time(channel);
 	if (channel->cut_bytes)

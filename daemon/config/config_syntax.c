@@ -183,6 +183,17 @@ static bool syntax_judge_word(const struct syntax_walk *walk, const struct token
 		                  "the key %.*s stands in a list without braces: accepted are groups in a list, "
 		                  "( { %.*s = …; }, … )",
 		                  n, word->start, n, word->start);
+	if (n == 1 && *word->start == '-')
+		return syntax_set(walk, word->line,
+		                  "'-' begins an entry, as in YAML: accepted is 'key = value;' in libconfig's syntax; "
+		                  "ibvcapd.conf(5) has examples");
+	if (*word->start >= '0' && *word->start <= '9' && !memchr(word->start, '.', word->length) &&
+	    !memchr(word->start, ':', word->length))
+		return syntax_set(
+			walk, word->line,
+			"%.*s is no number: accepted is one integer, without a unit or a range; or, for a key "
+			"that takes text, \"%.*s\" in double quotes",
+			n, word->start, n, word->start);
 	return syntax_set(walk, word->line,
 	                  "%.*s is neither a number nor true or false: accepted is a string in double quotes, \"%.*s\"",
 	                  n, word->start, n, word->start);

@@ -19,8 +19,9 @@
 #define SO_PASSRIGHTS 83 /* Linux 6.16, include/uapi/asm-generic/socket.h */
 #endif
 
-#define BACKLOG 4096    /* the kernel takes less if net.core.somaxconn is less */
-#define LISTENS 0x10000 /* __SO_ACCEPTCON in the flags of /proc/net/unix */
+#define BACKLOG       4096 /* the kernel takes less if net.core.somaxconn is less */
+#define OWN_DIRECTORY "; set a path in a directory of the daemon's user: install -d -o USER /run/ibvcapd"
+#define LISTENS       0x10000 /* __SO_ACCEPTCON in the flags of /proc/net/unix */
 
 /* Does a process listen at the path? 1: yes, and *pid is set if known; 0: no; -errno: the kernel does not tell. */
 static int find_owner(const struct sockaddr_un *address, pid_t *pid)
@@ -107,8 +108,9 @@ static int clear_path(const struct sockaddr_un *address, struct failure *failure
 		                   "control socket '%s': the path is taken, and asking who listens there failed: %s",
 		                   path, strerror(-r));
 	if (unlink(path) < 0 && errno != ENOENT)
-		return failure_set(failure, EX_NOPERM, errno, "control socket '%s': cannot remove the stale socket: %s",
-		                   path, strerror(errno));
+		return failure_set(failure, EX_NOPERM, errno,
+		                   "control socket '%s': cannot remove the stale socket: %s" OWN_DIRECTORY, path,
+		                   strerror(errno));
 	return 0;
 }
 
@@ -123,7 +125,7 @@ static int bind_path(int fd, const struct sockaddr_un *address, struct failure *
 	if (errno == EROFS)
 		help = "; as a service it may write below /run/ibvcapd only: set a path there";
 	else if (exit_code == EX_NOPERM)
-		help = "; give its directory to the daemon's user (chown), or set another path";
+		help = OWN_DIRECTORY;
 	return failure_set(failure, exit_code, errno, "control socket '%s': cannot be made: %s%s", address->sun_path,
 	                   strerror(errno), help);
 }

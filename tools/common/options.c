@@ -136,8 +136,9 @@ static bool take_integer(const struct option_row *row, const char *text, void *o
 		store_number(row, options, value * unit);
 		return true;
 	}
-	snprintf(wanted, WANTED_BYTES, "a number from %" PRIu64 " to %" PRIu64 "%s%s is wanted", min, max,
-	         has_name ? ", or " : "", has_name ? row->word : "");
+	snprintf(wanted, WANTED_BYTES, "a number from %" PRIu64 " to %" PRIu64 "%s%s is wanted%s", min, max,
+	         has_name ? ", or " : "", has_name ? row->word : "",
+	         text[0] >= '0' && text[0] <= '9' && text[strspn(text, "0123456789")] ? ", in digits alone" : "");
 	return false;
 }
 

@@ -227,7 +227,9 @@ static int listen_at(const char *address)
 	if (fd >= 0)
 		close(fd);
 	return refuse_address(address, error == EADDRNOTAVAIL ? "this machine has no such address: ip -br address"
-	                                                      : strerror(error));
+	                               : error == EADDRINUSE  ? "another program has this port: ss -tlnp says which"
+	                               : error == EACCES ? "a port below 1024 is not for this user: take a higher one"
+	                                                 : strerror(error));
 }
 
 struct server *server_new(const char *address, struct watch *watch)

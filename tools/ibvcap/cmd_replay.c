@@ -63,6 +63,7 @@ static const struct options_table table = {
 	.usage = usage,
 	OPTION_ROWS(rows),
 	OPTION_RULES(rules),
+	.no_more = "one file at a time; of several: ibvcap extract FILE... -w - | ibvcap replay CHANNEL -",
 	.words = {{"which channel? 'ibvcap status' lists them", offsetof(struct replay_options, run.channel)},
                   {"which file? The channel comes before it: ibvcap replay CHANNEL FILE",
                    offsetof(struct replay_options, file)}},

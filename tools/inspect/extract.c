@@ -210,8 +210,10 @@ static int extract_recording(struct extract *extract, const char *path)
 	extract->last_ns = 0;
 	while (code == EX_OK && out == 0 && extract->n_left && (r = recording_next(&extract->recording, &block)) > 0)
 		out = take_read_block(extract, &block, &code);
-	if (out < 0)
-		code = fail_extract(extract, EX_IOERR, out == -EIO ? "the output cannot be written" : strerror(-out));
+	if (extract->out_error)
+		code = EX_IOERR; /* end_extract() says it */
+	else if (out < 0)
+		code = fail_extract(extract, EX_IOERR, strerror(-out));
 	else if (code == EX_OK && r < 0)
 		code = fail_recording(extract);
 	else if (code == EX_OK && r == 0 && recording_is_cut_off(&extract->recording))
@@ -264,12 +266,14 @@ static int end_extract(struct extract *extract, int code)
 {
 	bool failed = extract_put_summary(extract) < 0;
 
-	if (extract->out != stdout)
-		failed = fclose(extract->out) != 0 || failed;
-	else
-		failed = fflush(stdout) != 0 || failed;
-	if (failed && code == EX_OK) {
-		fprintf(stderr, "ibvcap extract: %s: cannot be written\n", extract->options.out);
+	errno = 0;
+	if ((extract->out != stdout ? fclose(extract->out) : fflush(stdout)) != 0) {
+		failed = true;
+		extract->out_error = extract->out_error ? extract->out_error : errno;
+	}
+	if (extract->out_error || (failed && code == EX_OK)) {
+		fprintf(stderr, "ibvcap extract: %s: cannot be written to its end: %s\n", extract->options.out,
+		        strerror(extract->out_error ? extract->out_error : EIO));
 		return EX_IOERR;
 	}
 	say_left_out(extract);

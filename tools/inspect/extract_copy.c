@@ -11,7 +11,11 @@
 
 static int put_block(struct extract *extract, size_t bytes)
 {
-	return fwrite(extract->block, 1, bytes, extract->out) == bytes ? 0 : -EIO;
+	errno = 0;
+	if (fwrite(extract->block, 1, bytes, extract->out) == bytes)
+		return 0;
+	extract->out_error = errno ? errno : EIO;
+	return -EIO;
 }
 
 int extract_copy_section(struct extract *extract, const struct pcapng_section *section)

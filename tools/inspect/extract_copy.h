@@ -28,6 +28,7 @@ struct extract {
 	struct extract_options options;
 	struct extract_filter filter;
 	FILE *out;
+	int out_error;  /* errno of the first write that failed; 0: none has */
 	uint8_t *block; /* BLOCK_BYTES_MAX bytes */
 	uint64_t n_found;
 	uint64_t n_read;

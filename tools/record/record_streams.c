@@ -36,6 +36,9 @@ static void hint_at_word(const char *word)
 			fputs("ibvcap record: a filter is one word in quotes, behind the streams: ibvcap record STREAM "
 			      "'port 7502' -w FILE; or behind --filter\n",
 			      stderr);
+	if (strchr(word, ' '))
+		fputs("ibvcap record: one filter at a time: join several by 'and' or 'or' in one word in quotes\n",
+		      stderr);
 	if (strchr(word, ','))
 		fputs("ibvcap record: several streams are several words: ibvcap record STREAM STREAM -w FILE\n",
 		      stderr);

@@ -243,7 +243,7 @@ def test_check_config_says_what_the_starts_user_and_rights_lack(build, net, wire
             prefix=("sh", "-c", 'rmdir /run/ibvcapd; exec "$@"', "sh"))
     refused(EX_CONFIG, "it is a directory", "control.sock/control.sock",
             prefix=("sh", "-c", 'mkdir /run/ibvcapd/control.sock; exec "$@"', "sh"))
-    refused(EX_NOPERM, "user ibvcap cannot make it", "chown ibvcap /run/ibvcapd",
+    refused(EX_NOPERM, "user ibvcap cannot write to /run/ibvcapd", "install -d -o ibvcap /run/ibvcapd",
             prefix=("sh", "-c", 'chown root /run/ibvcapd; exec "$@"', "sh"))
     path.chmod(0o600)
     refused(os.EX_NOINPUT, f"user ibvcap, as which the service runs, cannot read what you can: {path}: cannot be read")

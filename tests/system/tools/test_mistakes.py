@@ -3,11 +3,16 @@
 row is a command, its exit status, and words of the answer. New mistakes that somebody made are new rows."""
 import pytest
 
-from situation import (BUSY, CANNOT_CREATE, CONFIG, DATA, LIDAR, NO_INPUT, UNAVAILABLE, USAGE, checks, entry,
+from situation import (BUSY, CANNOT_CREATE, CONFIG, DATA, IO, LIDAR, NO_INPUT, UNAVAILABLE, USAGE, checks, entry,
                        one_stream, python, run)
 
 SOCKET = 'control = { socket = "/run/ibvcap-mistakes.sock"; };'
 SAMPLE = entry()
+TAKEN_PORT = ("python3 -c 'import socket, subprocess; taken = socket.create_server((\"127.0.0.1\", 0)); "
+              "subprocess.run([\"ibvcap\", \"metrics\", \"-l\", \"127.0.0.1:%d\" % taken.getsockname()[1]])'")
+CHANNEL = ('{ name = "o"; interface = "rx0"; backend = "packet"; source_port = 7501; payload_size = 256; '
+           'page_size = "4K"; destinations = ({ address = "239.1.2.3"; port = 7502; }); rate_limit_mbps = 5; '
+           'pacing = "device"; }')
 
 
 def keys(text):
@@ -53,9 +58,13 @@ MISTAKES = (
     ("ibvcap replay cut.pcapng out", NO_INPUT, "the channel comes before the file"),
     ("ibvcap send out --destination 10.77.0.1", USAGE, "'10.77.0.1': a number", "configuration lists them, from 0"),
     ("ibvcap send out -c 1 --destination 5", USAGE, "--destination 5: channel 'out' has 1, the first is 0"),
+    ("ibvcap record lidar 'udp and port 7502' 'host 10.77.0.2' -w a.pcapng", UNAVAILABLE, "one filter at a time"),
+    (f"ibvcap replay out {LIDAR} {LIDAR}", USAGE, "one file at a time", "ibvcap extract FILE... -w - |"),
     ("ibvcap-try rx0:7502", UNAVAILABLE, "no interface rx0:7502", "INTERFACE and PORT are two words"),
     ("ibvcap stream remove out", UNAVAILABLE, "no stream 'out'", "nothing was changed"),
     # Paths.
+    ("ibvcap extract cut.pcapng -w /dev/full", IO, "/dev/full: cannot be written to its end: No space left on device"),
+    ("ibvcap-try -w -c /proc/x.conf rx0 7502", CANNOT_CREATE, "/proc/x.conf cannot be written"),
     ("ibvcap status -s /tmp", UNAVAILABLE, "'/tmp': it is a directory", "'/tmp/control.sock'"),
     ("ibvcap status -s text.pcapng", UNAVAILABLE, "'text.pcapng': it is a file, and no socket"),
     ("ibvcap record lidar -w no/such/a.pcapng", CANNOT_CREATE, "there is no directory no/such"),
@@ -72,6 +81,8 @@ MISTAKES = (
     ("ibvcap record lidar -w a.pcapng --trigger los", USAGE, "'los': signal, loss, udp:[ADDRESS:]PORT or exit:"),
     ("ibvcap record lidar -w a.pcapng --policy lossles", USAGE, "'lossles': auto, lossy or lossless"),
     ("ibvcap record lidar -w a.pcapng --before 5", USAGE, "--before and --after go with --trigger"),
+    ("ibvcap send out --rate 1e6", USAGE, "--rate '1e6'", "in digits alone"),
+    (TAKEN_PORT, 0, "another program has this port: ss -tlnp"),
     ("ibvcap send out --rate fast", USAGE, "--rate 'fast': a number from 1 to"),
     (f"ibvcap replay out {LIDAR} --speed x", USAGE, "--speed 'x': a number from"),
     ("ibvcap recv lidar -q x", USAGE, "--queue 'x'", "a number"),
@@ -135,6 +146,10 @@ MISTAKES = (
     (one_stream(keys='backend = "xdp";'), CONFIG, "duplicate key backend"),
     (one_stream(keys='groups = ["nosuchgroup"];'), CONFIG, "no 'nosuchgroup'", "getent"),
     (one_stream(destination="239.1.2.3/40"), CONFIG, "accepted is an address or a prefix"),
+    (one_stream(port="7502-7510"), CONFIG, "7502-7510 is no number", "without a unit or a range"),
+    (one_stream(keys="history_blocks = 1k;"), CONFIG, "1k is no number: accepted is one integer, without a unit"),
+    (checks(SOCKET, f"channels = ( {CHANNEL} );"), CONFIG, "device rx0 of rx0 cannot pace: accepted is \"software\""),
+    (checks("streams:", "  - name: s"), CONFIG, "as in YAML"),
     (one_stream(port='"7502"'), CONFIG, "port is a string: accepted is an integer"),
     (one_stream(interface=""), CONFIG, 'interface = "": accepted is a name'),
     (checks('@include "sequence/nosuch.conf"', f"streams = ( {SAMPLE} );"), CONFIG, "c.conf:1: @include",
