@@ -157,8 +157,8 @@ static int config_reader_read_interface(const struct config_reader *reader, cons
 	}
 	r = config_reader_failure(reader, setting,
 	                          "%s = \"%s\": no interface of this network namespace has this other name (altname, "
-	                          "ip-link(8))",
-	                          key->name, text);
+	                          "ip-link(8)), and only a name of up to %d characters can come later",
+	                          key->name, text, IFNAMSIZ - 1);
 	if (is_first)
 		reader->failure->exit_code = EX_UNAVAILABLE; /* as of another interface that is not there */
 	return r;

@@ -299,6 +299,7 @@ def test_an_interface_has_all_of_its_names(build, net, wire, tmp):
     path.write_text(f"streams = {testbed.libconfig([testbed.stream(wire, interface=name[:-1])])};\n")
     done = check_config(net, build, path)
     assert done.returncode == EX_UNAVAILABLE and f'"{name[:-1]}": no interface of this network' in done.stderr
+    assert "only a name of up to 15 characters can come later" in done.stderr
 
 
 def test_interface_without_a_device_behind_it(build, net, wire, tmp):
