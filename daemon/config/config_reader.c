@@ -312,9 +312,13 @@ static int config_reader_read_key(const struct config_reader *reader, const conf
 	char accepted[ACCEPTED_BYTES];
 
 	if (setting && !config_reader_has_type(key, setting))
-		return config_reader_failure(
-			reader, setting, "%s is %s: accepted is %s%s", key->name, config_reader_type_found(setting),
-			key_accepted(key, accepted, sizeof(accepted)), text ? key_hint(key, text) : "");
+		return config_reader_failure(reader, setting, "%s is %s: accepted is %s%s", key->name,
+		                             config_reader_type_found(setting),
+		                             key_accepted(key, accepted, sizeof(accepted)),
+		                             text ? key_hint(key, text)
+		                             : key->type == KEY_INTEGER && config_setting_is_aggregate(setting) != 0
+		                                     ? "; each number has an entry of its own"
+		                                     : "");
 	switch (key->type) {
 	case KEY_INTEGER:
 	case KEY_BOOLEAN:

@@ -151,6 +151,10 @@ const char *key_hint(const struct key *key, const char *text)
 {
 	bool is_address = key->type == KEY_ADDRESS || key->type == KEY_UNICAST || key->type == KEY_PREFIX;
 
+	if (!strcmp(key->name, "sequence"))
+		return "; a line @include \"ibvcapd/sequence/NAME.conf\" in it takes the keys of a known format";
+	if (key->type == KEY_PREFIX && strchr(text, '.') && strchr(text, ':'))
+		return "; the port is a key of its own: port = N";
 	if (is_address && key_is_host_name(text))
 		return "; a name is not looked up";
 	if (key->type == KEY_PREFIX && strchr(text, '/'))

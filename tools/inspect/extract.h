@@ -21,7 +21,7 @@ int extract_run(const struct extract_options *options);
 
 #define TIME_TEXT_FORMS                                                              \
 	"2026-11-22T08:17:45.402 (UTC), 08:17:45 (on the day of the first packet), " \
-	"@1795000000.5, +12.5 (seconds after the first packet)"
+	"@1795000000.5, +12.5 (seconds after the first packet of each file)"
 
 /**
  * ns since 1970 UTC of a text in one of TIME_TEXT_FORMS; a closing Z is allowed. begin_ns: the time of the first

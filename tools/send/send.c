@@ -178,6 +178,9 @@ static int send_and_print(struct source *source)
 		report_json(tx_run_to_json(&source->run), JSON_INDENT(2));
 	else
 		tx_run_print(&source->run);
+	if (source->options.file && source->options.duration_ns == UINT64_MAX && r == 0 && source->number == 0 &&
+	    !source->file_error && !stop_signal_came())
+		fprintf(stderr, "ibvcap send: --file '%s': it is empty, so nothing was sent\n", source->options.file);
 	if (!source->file_error)
 		return code;
 	fprintf(stderr, "ibvcap send: --file '%s': %s\n", source->options.file, strerror(source->file_error));

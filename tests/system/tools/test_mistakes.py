@@ -63,6 +63,8 @@ MISTAKES = (
     ("ibvcap-try rx0:7502", UNAVAILABLE, "no interface rx0:7502", "INTERFACE and PORT are two words"),
     ("ibvcap stream remove out", UNAVAILABLE, "no stream 'out'", "nothing was changed"),
     # Paths.
+    ("ibvcap extract cut.pcapng cut.pcapng -w b.pcapng --from +0.0", 0, "counts from the first packet of each file"),
+    ("ibvcap send out --file empty.pcapng", 0, "--file 'empty.pcapng': it is empty, so nothing was sent"),
     ("ibvcap extract cut.pcapng -w /dev/full", IO, "/dev/full: cannot be written to its end: No space left on device"),
     ("ibvcap-try -w -c /proc/x.conf rx0 7502", CANNOT_CREATE, "/proc/x.conf cannot be written"),
     ("ibvcap status -s /tmp", UNAVAILABLE, "'/tmp': it is a directory", "'/tmp/control.sock'"),
@@ -146,6 +148,9 @@ MISTAKES = (
     (one_stream(keys='backend = "xdp";'), CONFIG, "duplicate key backend"),
     (one_stream(keys='groups = ["nosuchgroup"];'), CONFIG, "no 'nosuchgroup'", "getent"),
     (one_stream(destination="239.1.2.3/40"), CONFIG, "accepted is an address or a prefix"),
+    (one_stream(port="[7502, 7503]"), CONFIG, "port is an array", "each number has an entry of its own"),
+    (one_stream(destination="10.77.0.1:7502"), CONFIG, "the port is a key of its own: port = N"),
+    (one_stream(keys='sequence = "rtp";'), CONFIG, "sequence is a string", '@include "ibvcapd/sequence/NAME.conf"'),
     (one_stream(port="7502-7510"), CONFIG, "7502-7510 is no number", "without a unit or a range"),
     (one_stream(keys="history_blocks = 1k;"), CONFIG, "1k is no number: accepted is one integer, without a unit"),
     (checks(SOCKET, f"channels = ( {CHANNEL} );"), CONFIG, "device rx0 of rx0 cannot pace: accepted is \"software\""),
