@@ -38,6 +38,13 @@ struct link_device {
 	struct link_statistics last;
 };
 
+/* The drops of all backlogs of the machine, which the kernel does not count for an interface. */
+struct link_backlog {
+	uint64_t seen;   /* at the last reading */
+	uint64_t fresh;  /* of the last reading: not found at an interface yet */
+	uint64_t recent; /* of the reading before */
+};
+
 struct link_losses {
 	char interface[IFNAMSIZ];
 	struct mnl_socket *socket;
@@ -52,7 +59,8 @@ struct link_losses {
 
 /* ---- backlogs -------------------------------------------------------------------------------------- */
 
-void link_backlog_read(struct link_backlog *backlog, uint64_t dropped)
+/* The backlogs' drops, in the order: read an interface, then the backlogs. */
+static void link_backlog_read(struct link_backlog *backlog, uint64_t dropped)
 {
 	backlog->recent = backlog->fresh;
 	backlog->fresh = dropped - backlog->seen;
@@ -67,7 +75,8 @@ static uint64_t backlog_take_from(uint64_t *store, uint64_t wanted)
 	return taken;
 }
 
-uint64_t link_backlog_take(struct link_backlog *backlog, uint64_t dropped)
+/* How many of the packets that an interface has dropped since the last reading were dropped by a backlog. */
+static uint64_t link_backlog_take(struct link_backlog *backlog, uint64_t dropped)
 {
 	uint64_t taken = backlog_take_from(&backlog->recent, dropped);
 

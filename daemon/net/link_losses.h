@@ -100,16 +100,4 @@ static inline bool link_refused_is_known(const struct link_refused *refused, uin
 	return refused->is_exact && counted == refused->counted;
 }
 
-/* The drops of all backlogs of the machine, which the kernel does not count for an interface. */
-struct link_backlog {
-	uint64_t seen;   /* at the last reading */
-	uint64_t fresh;  /* of the last reading: not found at an interface yet */
-	uint64_t recent; /* of the reading before */
-};
-
-/** The backlogs' drops, in the order: read an interface, then the backlogs. */
-void link_backlog_read(struct link_backlog *backlog, uint64_t dropped);
-/** How many of the packets that an interface has dropped since the last reading were dropped by a backlog. */
-uint64_t link_backlog_take(struct link_backlog *backlog, uint64_t dropped);
-
 #endif

@@ -95,7 +95,7 @@ bool mcast_promiscuous(const struct mcast_filter *f)
 	return f->link.flags & IFF_PROMISC;
 }
 
-bool mcast_all_multicast(const struct mcast_filter *f)
+static bool mcast_all_multicast(const struct mcast_filter *f)
 {
 	return f->link.flags & (IFF_PROMISC | IFF_ALLMULTI);
 }

@@ -23,6 +23,5 @@ bool mcast_joined(struct mcast_filter *f, const uint8_t mac[6], uint64_t arrival
 void mcast_refresh(struct mcast_filter *f, uint64_t now_ns);
 /* The netdev's MAC address, as last read. */
 const uint8_t *mcast_own_mac(const struct mcast_filter *f);
-bool mcast_all_multicast(const struct mcast_filter *f);
 
 #endif

@@ -195,8 +195,12 @@ static bool flight_is_of(const struct flight *flight, const uint8_t *frame, uint
 	       memcmp(headers + rest, frame + rest, n - sizeof(uint16_t) - rest) == 0;
 }
 
-void socket_times_take_report(struct socket_times *times, const uint8_t *frame, uint32_t bytes, uint64_t left_ns,
-                              uint64_t dropped_ns)
+/*
+ * The report on a packet that ended, with the first bytes of its frame. left_ns: when it left, UTC, or 0: it was
+ * dropped, and dropped_ns was its time. A report on no packet that the kernel has is ignored.
+ */
+static void socket_times_take_report(struct socket_times *times, const uint8_t *frame, uint32_t bytes, uint64_t left_ns,
+                                     uint64_t dropped_ns)
 {
 	for (uint64_t i = times->first; i != times->next; i++) {
 		struct flight *flight = &times->flights[i % times->slots];

@@ -42,11 +42,4 @@ void socket_times_reset(struct socket_times *times);
 /** The time of the discipline's clock at which a packet is to leave it. now_ns: of that clock. Pure. */
 uint64_t socket_times_choose(const struct net_etf *etf, uint64_t not_before_ns, uint64_t now_ns);
 
-/**
- * The report on a packet that ended, with the first bytes of its frame. left_ns: when it left, UTC, or 0: it was
- * dropped, and dropped_ns was its time. A report on no packet that the kernel has is ignored.
- */
-void socket_times_take_report(struct socket_times *times, const uint8_t *frame, uint32_t bytes, uint64_t left_ns,
-                              uint64_t dropped_ns);
-
 #endif
