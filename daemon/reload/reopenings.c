@@ -112,5 +112,5 @@ const char *reopenings_why(void *daemon, const char *interface, bool is_lent)
 		return reopening->why;
 	if (!reopening && net_interface_read(interface, &net, &failure) == -ENODEV)
 		return failure.text;
-	return is_lent ? NULL : "its interface has gone, and is being opened again";
+	return is_lent ? NULL : "its interface or the device went away or failed, and is being opened again";
 }

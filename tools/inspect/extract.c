@@ -288,9 +288,8 @@ int extract_run(const struct extract_options *options)
 	int code = open_extract(&extract), one;
 
 	if (options->n_files > 1 && ((options->from && *options->from == '+') || (options->to && *options->to == '+')))
-		fputs("ibvcap extract: a time with + counts from the first packet of each file; a date or a time of "
-		      "day "
-		      "is the same in all\n",
+		fputs("ibvcap extract: a time with + counts from the first packet of each file; "
+		      "a date or a time of day is the same in all\n",
 		      stderr);
 	if (code == EX_OK) {
 		for (unsigned i = 0; i < options->n_files && code != EX_IOERR; i++) {
