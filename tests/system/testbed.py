@@ -357,9 +357,9 @@ def copy_for_all(path, copy):
 
 
 def reachable(word):
-    """What is built, copied to where other users can look, which the tree itself may not be: below /root, say."""
+    """A file of the tree or the build, copied to where other users can look, which they may not be: below /root."""
     path = pathlib.Path(str(word))
-    if BUILD not in path.parents:
+    if not {BUILD, ROOT} & set(path.parents):
         return word
     copy = REACHABLE / path.name
     if not copy.exists():

@@ -124,9 +124,10 @@ static int group_explain_wq(const struct verbs_queue *queue, const struct backen
 			"starts: AmbientCapabilities= and CapabilityBoundingSet=CAP_SYS_RAWIO in the unit, and a "
 			"restart; or set delay_drop = false",
 			device, strerror(error));
-	return failure_set(failure, EX_UNAVAILABLE, error, "cannot create %s of %u slots on %s: %s%s",
+	return failure_set(failure, EX_UNAVAILABLE, error, "cannot create %s of %u slots on %s: %s%s%s",
 	                   options->delay_drop ? "a queue with delay_drop" : "one of several queues", options->slots,
-	                   device, strerror(error), verbs_explain_limit(error));
+	                   device, strerror(error), verbs_explain_limit(error),
+	                   options->delay_drop && error == EOPNOTSUPP ? ": set delay_drop = false" : "");
 }
 
 int verbs_create_member(struct verbs_queue *queue, const struct backend_queue_options *options, struct failure *failure)

@@ -232,7 +232,8 @@ def test_delay_drop_is_refused_with_the_right_that_it_needs(wire):
 def test_a_device_without_offloads_refuses_them_by_name(wire, monkeypatch):
     monkeypatch.setenv("SOFTHCA_PROFILE", "minimal")
     few = ("-T", "-q", "64")
-    for option, words in (["-D"], "mlx5_0 cannot hold packets"), (["-e", "-M", "50"], "mlx5_0 refuses events"):
+    for option, words in ((["-D"], "with delay_drop of 64 slots on mlx5_0"),
+                          (["-e", "-M", "50"], "mlx5_0 refuses events")):
         code, text = fault(on_softhca(wire, *few, *option, wire.interface))
         assert code == 69 and words in text and "set " in text, text
 

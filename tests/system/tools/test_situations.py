@@ -56,8 +56,8 @@ SITUATIONS = (
      "Not proven: the recording could not be written to its end."),
     ("a full disk, for programs", "ibvcap record quiet -w /dev/full -t 0.2 -j", IO, '"verdict": "not proven"'),
     ("packets longer than their rows", "ibvcap record cut -c 3 -w a.pcapng", 0, "3 are cut", "raise payload_size"),
-    ("^C", "ibvcap record lidar -w a.pcapng 2>said & until grep -q lossy said; do sleep 0.02; done; kill -INT $!; "
-     "wait $!; status=$?; cat said; exit $status", 0,
+    ("^C", "ibvcap record lidar -w a.pcapng 2>said & until ibvcap status --json | grep -q '\"delivered\": [1-9]'; do "
+     "sleep 0.02; done; kill -INT $!; wait $!; status=$?; cat said; exit $status", 0,
      "Complete from the flow rules on: no packet is missing."),
     ("more of the past than there is", "ibvcap record lidar -w last.pcapng -q --last 86400", 0, "history_blocks"),
     ("a size with a unit too many", "ibvcap record lidar -w a.pcapng -C 10MB", USAGE, "'10MB'", "k, M or G"),

@@ -56,7 +56,7 @@ def await_line(process, pattern):
 
 def test_a_capture_is_sent_to_another_machine_by_one_command(net, wire, try_on):
     """It has datagrams of 12,608 and 16,640 bytes in fragments, and the MTU is 1500."""
-    capture = testbed.ROOT / "tests/data/lidar-same-ports.pcap"
+    capture = testbed.reachable(testbed.ROOT / "tests/data/lidar-same-ports.pcap")
     there = testbed.in_namespace(net.tx, lambda: testbed.udp_receiver(wire.tx_address, 7502))
     with there:
         process = try_on("--replay", capture, wire.interface, f"{wire.tx_address}:7502", SUDO_UID="65534",
