@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -11,7 +12,14 @@ import pytest
 import wires
 
 
+def end_once(*_):
+    """SIGTERM, which scripts/test sends several times when it is ended: pytest ends its fixtures, as after ^C."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def pytest_configure(config):
+    signal.signal(signal.SIGTERM, end_once)
     config.addinivalue_line("markers", "quiet: keeps times or a rate; scripts/test lets nothing else run meanwhile")
     os.umask(0o022)  # other users have to read what tests write
 

@@ -10,6 +10,8 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
+import time
 
 import pytest
 
@@ -382,12 +384,30 @@ def has_ended(pid):
 def test_a_test_that_is_ended_ends_all_lanes(lanes, tmp_path, kill):
     """The step in front may miss the signal, so that the shell has to end it."""
     process = lanes(f"echo $$ >behind\n{TICK}", "until [ -s ticks ] && [ -s beside ]; do sleep 0.01; done\n"
-                    "quietly bash -c 'echo $$ >step; exec sleep 100'", "echo $$ >beside; sleep 100")
+                    "quietly bash -c 'echo $$ >step; exec sleep 100'",
+                    "timeout 100 bash -c 'echo $$ >beside; exec sleep 100'")
     testbed.wait_until(lambda: (tmp_path / "step").exists() and (tmp_path / "step").read_text(), 20, "the step")
     pids = [int((tmp_path / name).read_text()) for name in ("behind", "beside", "step")]
     kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=20)
     testbed.wait_until(lambda: all(map(has_ended, pids)), 20, "the end of all lanes")
+
+
+def test_a_system_test_that_is_ended_leaves_nothing(tmp_path):
+    """Also if it is told several times."""
+    shutil.copy(ROOT / "tests/support/fixtures.py", tmp_path / "conftest.py")
+    (tmp_path / "test_it.py").write_text("import pathlib, time\n\n\ndef test_it(tmp):\n"
+                                         "    pathlib.Path('place').write_text(str(tmp))\n    time.sleep(100)\n")
+    process = subprocess.Popen([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
+                               cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "tests/support")},
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    testbed.wait_until(lambda: (tmp_path / "place").exists() and (tmp_path / "place").read_text(), 60, "the test")
+    while process.poll() is None:
+        process.terminate()
+        time.sleep(0.01)
+    out, _ = process.communicate()
+    place = pathlib.Path((tmp_path / "place").read_text())
+    assert process.returncode == 2 and "KeyboardInterrupt" in out and not place.exists(), out
 
 
 def test_pattern_send_sends_what_it_says(tmp_path):
