@@ -65,7 +65,7 @@ def test_what_the_card_lost_at_the_very_end_is_counted(daemon, wire, record, tmp
     time.sleep(1)  # the beginning is settled
     with stopped(thread):  # for less time than passes between two readings of the card's counter
         send(wire, BURST, size=1400, pause_every=BURST + 1)
-    wait_until(lambda: one.stream()["in_flight"] == 0, 30, "all is counted")
+    wait_until(lambda: (it := one.stream())["published"] + it["no_buffer"] == BURST, 30, "all is counted")
     lost = one.stream()["no_buffer"]
     code, said, err = recorder.finish(signal.SIGTERM)
     source, = said["sources"]

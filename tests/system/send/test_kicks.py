@@ -44,8 +44,9 @@ def sends(daemon, wire):
 
 
 def said(process):
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
+    """It may have come with "ready" already, and then communicate() would not have it."""
+    out, err = process.stdout.read(), process.stderr.read()
+    assert process.wait(timeout=60) == 0, err
     return json.loads(out)
 
 

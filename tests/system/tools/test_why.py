@@ -85,10 +85,10 @@ def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build, recv):
 
 def test_a_loss_while_the_daemon_stood_still_is_not_blamed_on_the_ring(build, daemon, net, wire):
     one = daemon([testbed.stream(wire, receive_queue_slots=64, slots_per_block=64, history_blocks=8)])
-    sender = net.sender(build, wire, 7502, size=1000, duration=10, rate=20000)
+    sender = net.sender(build, wire, 7502, size=1000, duration=60, rate=20000)
     testbed.wait_until(lambda: one.stream()["published"] > 0, 30, "packets")
     pid = one.pid()
-    for _ in range(5):  # the daemon may read its card before the packets that waited come
+    for _ in range(20):  # the daemon may read its card before the packets that waited come
         os.kill(pid, signal.SIGSTOP)
         time.sleep(1.2)
         os.kill(pid, signal.SIGCONT)
