@@ -34,6 +34,11 @@ def reap(thread):
         os.waitpid(thread, WALL | os.WNOHANG)
 
 
+def sleeps(thread):
+    """It waits in the kernel. One that is stopped while it begins may have a lock, of ours or of a sanitizer."""
+    return pathlib.Path(f"/proc/{thread}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
+
+
 @contextlib.contextmanager
 def stopped(thread):
     ptrace(PTRACE_SEIZE, thread)

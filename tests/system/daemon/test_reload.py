@@ -334,6 +334,7 @@ def test_a_stream_is_added_and_removed_by_hand(daemon, wire, consumer, ibvcap, t
 def test_a_stream_that_drains_is_not_missing_but_ending(daemon, wire, ibvcap):
     one = daemon([small(wire), small(wire, name="goes", port=7600)])
     worker, = stopped_thread.threads(one.pid(), "goes")
+    testbed.wait_until(lambda: stopped_thread.sleeps(worker), 30, "a worker at rest")
     with stopped_thread.stopped(worker):
         assert ibvcap(one, "stream", "remove", "goes").returncode == 0
         assert one.stream("goes")["state"] == "ending"
@@ -348,6 +349,7 @@ def test_a_channel_that_drains_is_not_missing_but_ending(daemon, wire, ibvcap):
     one = daemon([small(wire)], channels=[testbed.channel(wire)])
     write(one, [small(wire)])
     worker, = stopped_thread.threads(one.pid(), f"tx-{wire.interface}"[:15])
+    testbed.wait_until(lambda: stopped_thread.sleeps(worker), 30, "a worker at rest")
     with stopped_thread.stopped(worker):
         assert ibvcap(one, "reload").returncode == 0
         done = ibvcap(one, "send", "out", "-c", 1)
