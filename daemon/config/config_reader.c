@@ -305,6 +305,18 @@ static int config_reader_read_list(const struct config_reader *reader, const con
 	return worst;
 }
 
+/* What the author of a value of another type meant. */
+static const char *config_reader_hint(const config_setting_t *setting, const struct key *key)
+{
+	const char *text = config_setting_get_string(setting);
+
+	if (text)
+		return key_hint(key, text);
+	if (key->type == KEY_INTEGER && config_setting_is_aggregate(setting))
+		return "; each number has an entry of its own";
+	return "";
+}
+
 static int config_reader_read_key(const struct config_reader *reader, const config_setting_t *setting,
                                   const struct key *key, char *base)
 {
@@ -312,13 +324,9 @@ static int config_reader_read_key(const struct config_reader *reader, const conf
 	char accepted[ACCEPTED_BYTES];
 
 	if (setting && !config_reader_has_type(key, setting))
-		return config_reader_failure(reader, setting, "%s is %s: accepted is %s%s", key->name,
-		                             config_reader_type_found(setting),
-		                             key_accepted(key, accepted, sizeof(accepted)),
-		                             text ? key_hint(key, text)
-		                             : key->type == KEY_INTEGER && config_setting_is_aggregate(setting) != 0
-		                                     ? "; each number has an entry of its own"
-		                                     : "");
+		return config_reader_failure(
+			reader, setting, "%s is %s: accepted is %s%s", key->name, config_reader_type_found(setting),
+			key_accepted(key, accepted, sizeof(accepted)), config_reader_hint(setting, key));
 	switch (key->type) {
 	case KEY_INTEGER:
 	case KEY_BOOLEAN:

@@ -20,16 +20,16 @@
 #define CLOCK_MISSES_MAX       7
 #define CLOCK_OPEN_PATIENCE_NS UINT64_C(500000000)
 
-/* What makes the same backend faster is in its own line: how it does without. */
+/* Advice on the same backend is in another line: how that backend does without. */
 static void interface_tell_choice(const struct interface *interface)
 {
 	const struct backend_choice *choice = &interface->choice;
-	bool is_best = !choice->is_second_best;
+	const char *better = choice->is_second_best ? choice->better : "";
+	const char *command = choice->is_second_best ? choice->command : "";
 
 	log_message(LOG_INFO, &(struct log_about){.interface = interface->name},
 	            "interface %s: backend %s, because %s%s%s%s%s", interface->name, choice->backend, choice->why,
-	            is_best ? "" : "; ", is_best ? "" : choice->better, is_best || !*choice->command ? "" : ": ",
-	            is_best ? "" : choice->command);
+	            *better ? "; " : "", better, *command ? ": " : "", command);
 }
 
 static void interface_choose(struct interface *interface, enum config_backend backend,

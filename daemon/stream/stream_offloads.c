@@ -24,6 +24,7 @@ static int offloads_check_moderation(const struct stream *stream, struct failure
 	const struct config_stream *wanted = stream->config;
 	uint32_t max_us = stream->interface->capabilities.max_moderation_us;
 	char key[40], why[64], instead[96];
+	int n;
 
 	if (wanted->moderation_us <= max_us)
 		return 0;
@@ -33,11 +34,10 @@ static int offloads_check_moderation(const struct stream *stream, struct failure
 		snprintf(instead, sizeof(instead), "accepted is that, or less");
 	} else {
 		snprintf(why, sizeof(why), "has no events of its own that could wait");
-		snprintf(instead, sizeof(instead), "set moderation_us = 0");
+		n = snprintf(instead, sizeof(instead), "set moderation_us = 0");
 		if (net_has_rx_usecs(wanted->interface))
-			snprintf(instead, sizeof(instead),
-			         "set moderation_us = 0, and: ethtool -C %s rx-usecs %" PRIu32, wanted->interface,
-			         wanted->moderation_us);
+			snprintf(instead + n, sizeof(instead) - (size_t)n, ", and: ethtool -C %s rx-usecs %" PRIu32,
+			         wanted->interface, wanted->moderation_us);
 	}
 	return offloads_refuse(stream, key, why, instead, failure);
 }

@@ -83,7 +83,7 @@ static const struct status_field stream_fields[] = {
 	FIELD(system_clock, WORD, LABEL, NULL,
               "Whether a program keeps the clock of this machine right, as adjtimex(2) has it: synchronised, "
               "unsynchronised, or unknown, since the daemon may not ask; 'ibvcap doctor' names the program, its "
-              "reference and its offset from that",
+              "reference, and the offset of the clock from that reference",
               .words = status_system_clock_words),
 	FIELD(system_clock_error_ns, U64, LEVEL, "ns",
               "The maximum error of that clock, as that program estimates it; not known without such a program",

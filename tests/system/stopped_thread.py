@@ -5,6 +5,8 @@ import ctypes
 import os
 import pathlib
 
+import testbed
+
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 WALL = 0x40000000  # waitpid(2): __WALL
 
@@ -35,8 +37,8 @@ def reap(thread):
 
 
 def sleeps(thread):
-    """It waits in the kernel. One that is stopped while it begins may have a lock, of ours or of a sanitizer."""
-    return pathlib.Path(f"/proc/{thread}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
+    """The thread waits in the kernel. A thread that is stopped during its start may hold a lock."""
+    return testbed.state_of(thread) == "S"
 
 
 @contextlib.contextmanager

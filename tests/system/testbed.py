@@ -95,6 +95,11 @@ def started_by(make, end=end_process):
         end(one)
 
 
+def state_of(pid):
+    """The state of a process or a thread as proc(5) writes it: S sleeps, T is stopped, Z has ended."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
 # ---- hugepages -----------------------------------------------------------------------------------------------------
 
 
@@ -220,7 +225,7 @@ class Daemon:
             return ""
 
     def read_notifications(self):
-        """As a service manager does. What finds the socket full waits in the daemon, with its descriptors."""
+        """As a service manager does. A message that finds the socket full waits in the daemon, with its descriptor."""
         while self.notifications(0.001):
             pass
 
@@ -357,7 +362,7 @@ def copy_for_all(path, copy):
 
 
 def reachable(word):
-    """A file of the tree or the build, copied to where other users can look, which they may not be: below /root."""
+    """The copy of a file of the tree or the build that other users can read: the tree may be below /root."""
     path = pathlib.Path(str(word))
     if not {BUILD, ROOT} & set(path.parents):
         return word

@@ -264,16 +264,13 @@ static void say_left_out(const struct extract *extract)
 /* An exit code. */
 static int end_extract(struct extract *extract, int code)
 {
-	bool failed = extract_put_summary(extract) < 0;
-
+	extract_put_summary(extract);
 	errno = 0;
-	if ((extract->out != stdout ? fclose(extract->out) : fflush(stdout)) != 0) {
-		failed = true;
-		extract->out_error = extract->out_error ? extract->out_error : errno;
-	}
-	if (extract->out_error || (failed && code == EX_OK)) {
+	if ((extract->out != stdout ? fclose(extract->out) : fflush(stdout)) != 0)
+		extract_keep_error(extract);
+	if (extract->out_error) {
 		fprintf(stderr, "ibvcap extract: %s: cannot be written to its end: %s\n", extract->options.out,
-		        strerror(extract->out_error ? extract->out_error : EIO));
+		        strerror(extract->out_error));
 		return EX_IOERR;
 	}
 	say_left_out(extract);

@@ -9,12 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+void extract_keep_error(struct extract *extract)
+{
+	if (!extract->out_error)
+		extract->out_error = errno ? errno : EIO;
+}
+
 static int put_block(struct extract *extract, size_t bytes)
 {
 	errno = 0;
 	if (fwrite(extract->block, 1, bytes, extract->out) == bytes)
 		return 0;
-	extract->out_error = errno ? errno : EIO;
+	extract_keep_error(extract);
 	return -EIO;
 }
 
@@ -47,7 +53,7 @@ int extract_copy_interface(struct extract *extract, const struct pcapng_interfac
 }
 
 /* The last section has no packets: its comment says what the file is. Wireshark's capinfos shows it. */
-int extract_put_summary(struct extract *extract)
+void extract_put_summary(struct extract *extract)
 {
 	char text[PENDING_BYTES], judged[80];
 	struct pcapng_section section = {0};
@@ -63,7 +69,7 @@ int extract_put_summary(struct extract *extract)
 	         extract->options.to ? extract->options.to : "the end", extract->options.filter ? ", filter " : "",
 	         extract->options.filter ? extract->options.filter : "", judged);
 	section.comment = pcapng_text_of(text);
-	return put_block(extract, pcapng_write_section(extract->block, BLOCK_BYTES_MAX, &section));
+	put_block(extract, pcapng_write_section(extract->block, BLOCK_BYTES_MAX, &section));
 }
 
 void extract_leave_out_packet(struct extract *extract, const struct pcapng_packet *packet)

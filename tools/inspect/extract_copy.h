@@ -63,7 +63,10 @@ int extract_copy_packet(struct extract *extract, struct pcapng_packet *packet);
 /** Do not write the packet: the next one of its interface says what it says of losses. */
 void extract_leave_out_packet(struct extract *extract, const struct pcapng_packet *packet);
 
-/** Write the last section, whose comment says what the file is. 0; -EIO. */
-int extract_put_summary(struct extract *extract);
+/** Write the last section, whose comment says what the file is. */
+void extract_put_summary(struct extract *extract);
+
+/** Keep errno as out_error, if no write failed before. */
+void extract_keep_error(struct extract *extract);
 
 #endif

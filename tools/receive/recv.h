@@ -61,7 +61,7 @@ struct recv_totals {
 /* What --verify finds: the numbers of payloads that are intact, and how many are not. */
 struct recv_pattern {
 	struct ibvcap_tracker *numbers; /* NULL without --verify */
-	uint64_t corrupt; /* or of another sender: without an intact one, no payload is said to be corrupt */
+	uint64_t corrupt; /* payloads that differ from the pattern; if none is intact, perhaps of another sender */
 };
 
 /* What is known at the end. */

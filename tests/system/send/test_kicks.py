@@ -44,7 +44,7 @@ def sends(daemon, wire):
 
 
 def said(process):
-    """It may have come with "ready" already, and then communicate() would not have it."""
+    """readline() may have read these lines together with "ready"; communicate() would not return them."""
     out, err = process.stdout.read(), process.stderr.read()
     assert process.wait(timeout=60) == 0, err
     return json.loads(out)

@@ -81,14 +81,14 @@ def test_a_capture_needs_an_address_and_a_port(try_on, wire):
 
 
 def fill_output(process):
-    """It waits at its first line until its output is read. That is a line of 64 KiB more."""
+    """Fills the pipe with a line of 64 KiB, so the process waits at its first line until the test reads."""
     end = os.open(f"/proc/self/fd/{process.stdout.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
     assert os.write(end, b"x" * 65535 + b"\n") == 65536
     os.close(end)
 
 
 def test_what_comes_is_counted_each_second_and_read_by_the_user_of_sudo(net, wire, try_on, build):
-    """The first rate is of the packets since its own second began."""
+    """The first rate counts the packets of its own second alone."""
     process = try_on("-b", "packet", wire.interface, "7502", "239.1.7.9:7503", SUDO_UID="65534", SUDO_GID="65534")
     fill_output(process)
     socket = testbed.wait_until(lambda: re.search(r"--config (/tmp/ibvcap-try\.\w+/)conf", subprocess.run(
@@ -98,7 +98,7 @@ def test_what_comes_is_counted_each_second_and_read_by_the_user_of_sudo(net, wir
         return subprocess.run([testbed.BUILD / "tools/ibvcap", "status", "--socket", socket], capture_output=True,
                               text=True, check=False).stdout
 
-    testbed.wait_until(lambda: "user nobody" in status(), 20, "the reader, who is not root")
+    testbed.wait_until(lambda: "user nobody" in status(), 20, "a consumer of user nobody")
     wire.send(*[wire.frame(bytes(64), 7502)] * 10)
     testbed.wait_until(lambda: "matched 10 = published 10 " in status(), 20, status)
     lines = await_line(process, r"\^C ends it")

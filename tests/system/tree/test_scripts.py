@@ -363,10 +363,10 @@ def test_test_waits_for_what_is_behind_and_stops_it_for_what_wants_quiet(lanes):
     quiet = "sleep 0.1; n=$(wc -l <ticks); sleep 0.3; [ $n -gt 0 ] && [ $(wc -l <ticks) -eq $n ]"
     moves = "n=$(wc -l <ticks); sleep 0.3; touch stop; [ $(wc -l <ticks) -gt $n ]"
     process = lanes(f"single good true; single bad false; {TICK}",
-                        "await good && single after-good true\nawait bad || single after-bad true\n"
-                        "until [ -s ticks ]; do sleep 0.01; done\n"
-                        f"quietly single quiet bash -c '{quiet}'\nsingle moves bash -c '{moves}'",
-                        "await bad || single beside true")
+                    "await good && single after-good true\nawait bad || single after-bad true\n"
+                    "until [ -s ticks ]; do sleep 0.01; done\n"
+                    f"quietly single quiet bash -c '{quiet}'\nsingle moves bash -c '{moves}'",
+                    "await bad || single beside true")
     out, _ = process.communicate(timeout=60)
     # good, after-good, after-bad, quiet, moves, tick, beside, kernel-log | bad
     assert out.splitlines()[-1] == "8 passed, 1 failed, 0 skipped", out
@@ -375,7 +375,7 @@ def test_test_waits_for_what_is_behind_and_stops_it_for_what_wants_quiet(lanes):
 def has_ended(pid):
     """Also where nobody takes its status: a container's first process may be no init."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        return testbed.state_of(pid) == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
 
@@ -394,7 +394,7 @@ def test_a_test_that_is_ended_ends_all_lanes(lanes, tmp_path, kill):
 
 
 def test_a_system_test_that_is_ended_leaves_nothing(tmp_path):
-    """Also if it is told several times."""
+    """SIGTERM comes again and again while pytest ends the fixtures."""
     shutil.copy(ROOT / "tests/support/fixtures.py", tmp_path / "conftest.py")
     (tmp_path / "test_it.py").write_text("import pathlib, time\n\n\ndef test_it(tmp):\n"
                                          "    pathlib.Path('place').write_text(str(tmp))\n    time.sleep(100)\n")
@@ -533,7 +533,7 @@ def test_quickstart_says_last_what_of_a_capture_was_not_sent(tmp_path, skipped, 
 
 
 def test_quickstart_says_once_what_was_lost_before_the_flow_rules(tmp_path):
-    """Its sum knows that from the senders, and the reader does not."""
+    """The senders' counts give that number; a reader alone cannot know it."""
     (tmp_path / "read").write_text("complete from the flow rules on\n"
                                    "  what did not come to the flow rules is not known: the interface does not\n")
     result = quickstart_functions([LIDAR], f"work={tmp_path}; stop_readers")

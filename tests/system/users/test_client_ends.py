@@ -86,7 +86,7 @@ def test_a_client_without_room_for_descriptors_says_so_and_leaves_nothing(build,
 
 
 def is_stopped(process):
-    return pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return testbed.state_of(process.pid) == "T"
 
 
 @pytest.mark.parametrize("kind", ["reader", "sender"])

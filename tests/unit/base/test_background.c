@@ -115,7 +115,7 @@ Test(background, draining_gives_a_job_up_that_takes_longer_than_its_allowance, .
 	is_held = true;
 	background_add(background, &first);
 	background_add(background, &second);
-	while (!has_begun) /* the thread may get a CPU late, and only from then on does the allowance count */
+	while (!has_begun) /* the allowance begins with the job, and the thread may get a CPU late */
 		usleep(100);
 	cr_expect(not(background_drain(background, 20000)));
 	cr_expect(not(background_drain(background, 0)), "it hangs still");
@@ -154,7 +154,7 @@ Test(background, it_is_abandoned_while_a_job_is_at_work, .timeout = 60)
 {
 	static struct background_job hangs = {.work = work, .done = done},
 				     waits = {.work = work_in_order, .done = done};
-	static struct background *background; /* the thread keeps it: no leak */
+	static struct background *background; /* the thread uses it until the process ends */
 	sd_event *event;
 
 	cr_assert(ge(int, sd_event_new(&event), 0));

@@ -63,7 +63,7 @@ Test(stamp_delay, is_the_moderation_of_interrupts_and_the_time_that_gro_holds_a_
 	cr_expect(eq(u64, delay_ns(0, false, 0, 2), 0));
 }
 
-Test(stamp_delay, rx_usecs_is_had_by_a_driver_that_says_one)
+Test(stamp_delay, a_driver_has_rx_usecs_if_it_reports_a_number)
 {
 	cr_expect_not(net_has_rx_usecs("eth0"));
 	coalesce.rx_coalesce_usecs = 3;
