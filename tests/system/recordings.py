@@ -86,11 +86,16 @@ def accounts(path):
     return found
 
 
-def send(wire, n, first=0, size=256, port=7502, pause_every=500):
-    """Numbered packets, with pauses."""
+def send(wire, n, first=0, size=256, port=7502, pause_every=500, daemon=None):
+    """Numbered packets, with pauses; with a daemon, until it has published what was sent, so that none is lost."""
+    published = daemon.stream()["published"] if daemon else 0
     for i in range(first, first + n):
         wire.socket.send(wire.frame(i.to_bytes(8, "big") + bytes([i % 256]) * (size - 8), port))
-        if i % pause_every == pause_every - 1:
+        if i % pause_every != pause_every - 1:
+            continue
+        if daemon:
+            wait_until(lambda all_=published + i + 1 - first: daemon.stream()["published"] >= all_, 60, daemon.stream)
+        else:
             time.sleep(0.02)
 
 

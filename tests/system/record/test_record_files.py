@@ -55,7 +55,7 @@ def test_raw_files_on_a_full_disk_end_behind_the_same_row(kind, daemon, wire, re
     one = daemon([testbed.stream(wire, history_blocks=256)])
     with file_system(kind, tmp) as disk:
         recorder = record(one, "-w", disk / "a.raw", "--raw", "-N", 300, "-W", 1000, "-c", 6000)
-        send(wire, 6000, size=1024)
+        send(wire, 6000, size=1024, daemon=one)
         code, said, err = recorder.finish()
         assert code == 0 and said["deleted"] > 0 and said["sources"][0]["written"] == 6000, err
         files = list(raw_files(disk).values())
@@ -65,7 +65,7 @@ def test_raw_files_on_a_full_disk_end_behind_the_same_row(kind, daemon, wire, re
             file.unlink()
         # Nothing may be deleted: what fits is there, and the description says what is not.
         recorder = record(one, "-w", disk / "full.raw", "--raw")
-        send(wire, 6000, size=1024)
+        send(wire, 6000, size=1024, daemon=one)
         code, said, err = recorder.finish()
         source, = said["sources"]
         assert code == NOT_WRITTEN and "No space left on device" in err and source["unwritten"] > 0, err
@@ -214,7 +214,7 @@ def test_an_index_is_used_with_its_own_recording_only(daemon, wire, record, tmp)
     file, index = tmp / "a.pcapng", tmp / "a.pcapng.index"
     for i, options in enumerate(((), ("--no-index",), ())):
         recorder = record(one, "-w", file, "-c", 3000, *options)
-        send(wire, 3000, first=3000 * i, size=1024)
+        send(wire, 3000, first=3000 * i, size=1024, daemon=one)
         assert recorder.finish()[0] == 0
         assert index.exists() == (not options)
         found, err = extract(file, tmp, "--from", "+0")

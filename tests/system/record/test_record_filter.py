@@ -114,7 +114,7 @@ def test_what_was_lost_may_have_matched(daemon, wire, record, tmp):
     send(wire, 100)
     wait_until(lambda: one.status()["consumers"][0]["delivered"] == 100, 30, "100 packets")
     stop_at_rest(recorder.process)
-    send(wire, 3000, first=100)
+    send(wire, 3000, first=100, daemon=one)
     published(one, 3100)
     recorder.process.send_signal(signal.SIGCONT)
     wait_until(lambda: one.status()["consumers"][0]["lag"] == 0, 30, "read")

@@ -73,7 +73,7 @@ def test_the_live_line_counts_what_is_lost_while_the_writer_stands(daemon, wire,
                                      "--buffer", "4"], stdout=subprocess.PIPE, stderr=said)
     try:
         wait_until(lambda: len(one.status()["consumers"]) == 1, 30, "attached")
-        send(wire, 10000, size=1400)
+        send(wire, 10000, size=1400, daemon=one)
 
         def counted():
             return [int(n) for n in re.findall(r"disk_wait (\d+)", (tmp / "said").read_text())]
