@@ -178,6 +178,8 @@ static uint64_t try_stream(const struct config *config, const struct config_stre
 	}
 	if (stream_check_mtu(stream, interface.net.mtu, &failure) < 0)
 		failure_add(all, &failure);
+	if (stream_check_clock_unopened(stream, &interface, &failure) < 0)
+		failure_add(all, &failure);
 	if (stream_check_offloads_unopened(stream, &interface, &failure) < 0)
 		failure_add(all, &failure);
 	for (uint32_t i = 0; i < stream->n_flows; i++)

@@ -375,11 +375,24 @@ static const struct key *config_reader_find_inner(const struct key_group *group,
 	return NULL;
 }
 
+/* "accepted are address, port, ttl", or the page if they are more than a line takes; returns text. */
+static const char *config_reader_accepted_keys(const struct key_group *group, char *text, size_t n)
+{
+	size_t used = (size_t)snprintf(text, n, "accepted are ");
+
+	for (unsigned i = 0; i < group->n_keys && used < n; i++)
+		used += (size_t)snprintf(text + used, n - used, "%s%s", i ? ", " : "", group->keys[i].name);
+	if (used >= n)
+		snprintf(text, n, "ibvcapd.conf(5) lists those there are");
+	return text;
+}
+
 static int config_reader_refuse_unknown(const struct config_reader *reader, const config_setting_t *setting,
                                         const struct key_group *group)
 {
 	const char *name = config_setting_name(setting);
 	const struct key *nearest = key_find_nearest(group, name), *inner = config_reader_find_inner(group, name);
+	char accepted[256];
 
 	for (const config_setting_t *at = setting; !inner && (at = config_setting_parent(at));) {
 		const config_setting_t *parent = config_setting_parent(at);
@@ -398,8 +411,8 @@ static int config_reader_refuse_unknown(const struct config_reader *reader, cons
 	if (nearest)
 		return config_reader_failure(reader, setting, "unknown key '%s' in %s: did you mean '%s'?", name,
 		                             group->what, nearest->name);
-	return config_reader_failure(reader, setting, "unknown key '%s' in %s: ibvcapd.conf(5) lists those there are",
-	                             name, group->what);
+	return config_reader_failure(reader, setting, "unknown key '%s' in %s: %s", name, group->what,
+	                             config_reader_accepted_keys(group, accepted, sizeof(accepted)));
 }
 
 static int config_reader_check_known(const struct config_reader *reader, const config_setting_t *setting,

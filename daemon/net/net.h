@@ -154,6 +154,8 @@ enum net_stamping {
 	NET_STAMPING_ALL,  /* it stamps all packets */
 };
 
+#define NET_STAMPING_NONE_WHY "its card does not stamp all packets" /* of NET_STAMPING_NONE */
+
 /** Which received packets the interface's card stamps with its precision clock. */
 enum net_stamping net_stamping_read(const char *interface);
 /**

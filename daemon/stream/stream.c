@@ -91,6 +91,24 @@ uint64_t stream_kernel_bytes(const struct stream *stream)
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
+static int stream_refuse_clock(const struct config_stream *wanted, const char *device, const char *why,
+                               struct failure *failure)
+{
+	return failure_set(failure, EX_CONFIG, ENOTSUP,
+	                   "%s:%d: stream '%s': device %s gives packets no timestamps: %s; or set timestamps = "
+	                   "\"auto\"",
+	                   wanted->file, wanted->line, wanted->name, device, why);
+}
+
+int stream_check_clock_unopened(const struct config_stream *config, const struct interface *interface,
+                                struct failure *failure)
+{
+	if (config->timestamps != CONFIG_TIMESTAMPS_HARDWARE || interface->ops->pins_memory ||
+	    net_stamping_read(interface->name) != NET_STAMPING_NONE)
+		return 0;
+	return stream_refuse_clock(config, interface->name, NET_STAMPING_NONE_WHY, failure);
+}
+
 static int stream_check_clock(struct stream *stream, struct failure *failure)
 {
 	const struct config_stream *wanted = stream->config;
@@ -98,11 +116,8 @@ static int stream_check_clock(struct stream *stream, struct failure *failure)
 	bool has_clock = stream->interface->has_clock;
 
 	if (wanted->timestamps == CONFIG_TIMESTAMPS_HARDWARE && (!has_clock || device->no_device_time[0]))
-		return failure_set(failure, EX_CONFIG, ENOTSUP,
-		                   "%s:%d: stream '%s': device %s gives packets no timestamps: %s; or set timestamps = "
-		                   "\"auto\"",
-		                   wanted->file, wanted->line, wanted->name, device->device,
-		                   has_clock ? device->no_device_time : "it has no clock to read");
+		return stream_refuse_clock(wanted, device->device,
+		                           has_clock ? device->no_device_time : "it has no clock to read", failure);
 	stream->device_timestamps = wanted->timestamps != CONFIG_TIMESTAMPS_SOFTWARE && has_clock;
 	if (wanted->timestamps == CONFIG_TIMESTAMPS_AUTO && !has_clock)
 		log_message(LOG_WARNING, &(struct log_about){.stream = wanted->name, .interface = wanted->interface},

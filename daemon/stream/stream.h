@@ -80,6 +80,13 @@ static inline struct stream *stream_of(const struct service *service)
 /** Does payload_size fit the MTU of the interface? Failure: EX_CONFIG with file:line. Pure. */
 int stream_check_mtu(const struct config_stream *config, uint32_t mtu, struct failure *failure);
 
+/**
+ * Can packets have the timestamps of the interface's card? Without the device, only a card whose driver says that it
+ * stamps no received packets is refused; nothing is known of a card with verbs. Failure: EX_CONFIG with file:line.
+ */
+int stream_check_clock_unopened(const struct config_stream *config, const struct interface *interface,
+                                struct failure *failure);
+
 /** Log a warning if a flow's unicast destination is no address of this machine. */
 void stream_check_destination(const struct config_stream *config, const struct config_flow *flow);
 

@@ -58,7 +58,7 @@ void device_time_open(struct device_time *time, const struct backend_open_option
 	enum net_stamping stamping = net_stamping_read(options->interface);
 	int switched_on = 0;
 
-	*time = (struct device_time){.clock_fd = -1, .why = "its card does not stamp all packets"};
+	*time = (struct device_time){.clock_fd = -1, .why = NET_STAMPING_NONE_WHY};
 	snprintf(time->interface, sizeof(time->interface), "%s", options->interface);
 	if (stamping == NET_STAMPING_OFF && options->stamp_packets) {
 		switched_on = net_stamping_switch_on(time->interface);

@@ -155,6 +155,8 @@ MISTAKES = (
     (one_stream(keys="history_blocks = 1k;"), CONFIG, "1k is no number: accepted is one integer, without a unit"),
     (checks(SOCKET, f"channels = ( {CHANNEL} );"), CONFIG, "device rx0 of rx0 cannot pace: accepted is \"software\""),
     (checks("streams:", "  - name: s"), CONFIG, "as in YAML"),
+    (one_stream(keys='timestamps = "hardware";'), CONFIG, "its card does not stamp all packets", '"auto"'),
+    (one_stream(flow="colour = 1;"), CONFIG, "unknown key 'colour' in a flow: accepted are "),
     (one_stream(port='"7502"'), CONFIG, "port is a string: accepted is an integer"),
     (one_stream(interface=""), CONFIG, 'interface = "": accepted is a name'),
     (checks('@include "sequence/nosuch.conf"', f"streams = ( {SAMPLE} );"), CONFIG, "c.conf:1: @include",

@@ -176,6 +176,7 @@ Test(config, an_unknown_key_is_told_the_nearest_one)
 	               ":6: ", "in a flow: it is a key of the file: put it before 'streams'");
 	expect_refused(load_with("", "max_senders = 1;", ""),
 	               ":5: ", "in a stream: it is a key of a channel, in 'channels'");
+	expect_refused(load_with("", "", "colour = 1;"), ":6: ", "in a flow: accepted are match, destination, port, ");
 	expect_refused(load_with("", "a_name_with_more_letters_than_any_key_of_the_tables = 1;", ""),
 	               ":5: ", "in a stream: ibvcapd.conf(5) lists those there are");
 }
