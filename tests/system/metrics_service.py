@@ -49,7 +49,7 @@ class Service:
         self.port = free_port()
         testbed.reachable(PROGRAM)  # beside the copy of ibvcap
         self.process = subprocess.Popen(testbed.as_nobody(IBVCAP, "metrics", "--listen", f"127.0.0.1:{self.port}",
-                                                          "--socket", socket_path))
+                                                          "--socket", socket_path), stderr=subprocess.PIPE, text=True)
         testbed.wait_until(self.answers, 20, "the service")
 
     def answers(self):

@@ -29,10 +29,12 @@ static struct server *start_server(const char *address, struct watch *watch)
 }
 
 /* Until a signal comes. */
-static void serve(struct server *server, struct watch *watch)
+static void serve(const char *address, struct server *server, struct watch *watch)
 {
 	const struct timespec pause = {.tv_nsec = INTERVAL_NS / 2};
 
+	fprintf(stderr, "ibvcap metrics: http://%s/ has a page for a browser, http://%s/metrics is for Prometheus\n",
+	        address, address);
 	sd_notify(1, "READY=1");
 	while (!stop_signal_came()) {
 		nanosleep(&pause, NULL);
@@ -60,7 +62,7 @@ int main(int argc, char **argv)
 	stop_signal_catch();
 	server = start_server(argv[1], &watch);
 	if (server) {
-		serve(server, &watch);
+		serve(argv[1], server, &watch);
 		server_free(server);
 		code = EX_OK;
 	}

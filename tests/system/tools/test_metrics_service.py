@@ -51,6 +51,7 @@ def test_it_serves_the_metrics_in_the_format_that_is_asked_for(busy, served):  #
 
 
 def test_what_is_no_page_of_it_is_refused(served):
+    assert f"http://127.0.0.1:{served.port}/metrics is for Prometheus" in served.process.stderr.readline()
     for path in ("/../etc/passwd", "/%2e%2e/etc/passwd", "//metrics", "/metrics/", "/metrics%00", "/./metrics",
                  "/x?/metrics"):
         assert served.get(path)[0] in (400, 404), path
