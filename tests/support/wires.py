@@ -162,6 +162,20 @@ class Wire:
             os.sched_setaffinity(0, cores)
 
 
+def add_ipv6(namespace, device, address):
+    """Without duplicate address detection. The kernel takes packets to it once a work queue has run."""
+    run("ip", "-n", namespace, "address", "add", f"{address}/64", "dev", device, "nodad")
+    routes = "ip", "-n", namespace, "-6", "route", "show", "table", "local"
+    wait_until(lambda: f"local {address} " in run(*routes).stdout, 30, address)
+
+
+def give_ipv6(net, wire):
+    """The wire's ends have addresses, and no host answers without being asked."""
+    run("ip", "netns", "exec", net.tx, "sysctl", "-qw", f"net.ipv6.conf.{wire.tx}.disable_ipv6=0")
+    add_ipv6(net.rx, wire.interface, "fd77::1")
+    add_ipv6(net.tx, wire.tx, "fd77::2")
+
+
 class Net:
     def __init__(self):
         unique = f"ibvcap-{os.getpid()}-{time.monotonic_ns() % 1000000}"

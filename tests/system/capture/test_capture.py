@@ -12,6 +12,7 @@ import pytest
 import control_client
 import ring_view
 import testbed
+import wires
 from frames import udp_frame
 
 SHORT, TRUNCATED, IRREGULAR, FRAGMENT, BAD_CHECKSUM, ERROR, UNUSABLE = (1 << bit for bit in range(7))
@@ -311,7 +312,7 @@ def test_with_copy_the_kernels_socket_and_a_consumer_get_each_packet(daemon, net
     address = wire.address
     if family == socket.AF_INET6:
         address = "fd00:77::1"
-        testbed.run("ip", "-n", net.rx, "address", "add", f"{address}/64", "dev", wire.interface, "nodad")
+        wires.add_ipv6(net.rx, wire.interface, address)
 
     def listen():
         udp = socket.socket(family, socket.SOCK_DGRAM)

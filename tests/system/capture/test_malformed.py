@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 import testbed
+import wires
 from frames import checksum, fragments, udp_frame
 from ibvcap_tool import IBVCAP, why, why_lines
 from recordings import frames_of
@@ -73,7 +74,7 @@ def got_by_a_socket(wire, address, sent, last):
 def test_what_a_socket_does_not_get_is_malformed_and_all_else_a_payload(daemon, wire, consumer, tmp, version):
     address = wire.address if version == 4 else "fd00:77::1"
     if version == 6:
-        testbed.run("ip", "-n", wire.net.rx, "address", "add", f"{address}/64", "dev", wire.interface, "nodad")
+        wires.add_ipv6(wire.net.rx, wire.interface, address)
     sent = frames_to(wire, address)
     delivered = got_by_a_socket(wire, address, sent, bytes([len(sent) - 1]) * BYTES)
     one = daemon([testbed.stream(wire, flows=[testbed.flow(PORT, address)], payload_size=128)])

@@ -15,6 +15,7 @@ import pytest
 import frames
 import stopped_thread
 import testbed
+import wires
 from frames import fragment_frame, udp_datagram
 from test_capture import capture_file, replay, tshark_payloads
 
@@ -479,7 +480,7 @@ def test_a_stream_that_ends_counts_what_it_held_as_lost(start_daemon, narrow):
 
 def test_ipv6_datagrams_are_joined(daemon, net, narrow, consumer):
     address = "fd77::1"
-    testbed.run("ip", "-n", net.rx, "addr", "add", f"{address}/64", "dev", narrow.interface, "nodad")
+    wires.add_ipv6(net.rx, narrow.interface, address)
     one = daemon([lidar(narrow, flows=[testbed.flow(7502, address)])])
     chance = random.Random(11)
     sent = [chance.randbytes(SIZE) for _ in range(30)]
@@ -504,7 +505,7 @@ def test_ipv6_datagrams_behind_options_are_found_and_joined(daemon, net, narrow,
     if testbed.BACKEND == "verbs":
         pytest.skip("a card does not look behind options: ibvcapd.conf(5) says so")
     address = "fd77::1"
-    testbed.run("ip", "-n", net.rx, "addr", "add", f"{address}/64", "dev", narrow.interface, "nodad")
+    wires.add_ipv6(net.rx, narrow.interface, address)
     n_options = 48  # bytes; those behind the usual headers take room of the payload
     one = daemon([lidar(narrow, payload_size=SIZE + n_options, flows=[testbed.flow(7502, address)])])
     sent = payloads(13, 30)

@@ -14,6 +14,7 @@ import pytest
 
 import python_package
 import testbed
+import wires
 from frames import checksum
 from ibvcap_tool import IBVCAP
 from recordings import Record, frames_of
@@ -56,9 +57,8 @@ def make_veth(net, name, mtu=9000):
 
 
 def give_addresses(namespace, device, n, number):
-    for address in (f"10.{n}.0.{number}/24", f"fd{n}::{number}/64"):
-        testbed.run("ip", "-n", namespace, "address", "add", address, "dev", device,
-                    *(["nodad"] if ":" in address else []))
+    testbed.run("ip", "-n", namespace, "address", "add", f"10.{n}.0.{number}/24", "dev", device)
+    wires.add_ipv6(namespace, device, f"fd{n}::{number}")
 
 
 @contextlib.contextmanager

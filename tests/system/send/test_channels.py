@@ -118,15 +118,8 @@ def test_a_payload_arrives_at_an_ordinary_socket(daemon, wire, receiver, sender)
     assert counts["wire_bytes"] == sum(max(60, 42 + size) + 4 for size in SIZES)
 
 
-def give_ipv6(net, wire):
-    """The wire's ends have addresses, and no host answers without being asked."""
-    run("ip", "netns", "exec", net.tx, "sysctl", "-qw", f"net.ipv6.conf.{wire.tx}.disable_ipv6=0")
-    for namespace, device, address in ((net.rx, wire.interface, "fd77::1"), (net.tx, wire.tx, "fd77::2")):
-        run("ip", "-n", namespace, "address", "add", f"{address}/64", "dev", device, "nodad")
-
-
 def test_a_payload_arrives_by_ipv6(daemon, net, wire, receiver, sender):
-    give_ipv6(net, wire)
+    wires.give_ipv6(net, wire)
     there = receiver("fd77::2")
     one = resolved(daemon([],
                           channels=[testbed.channel(wire, [{"address": "fd77::2", "port": PORT}], payload_size=8948)]))
@@ -170,7 +163,7 @@ def expected_frame(wire, payload, identification, to, checksum, vlan):
 
 def test_frames_are_as_configured_and_their_checksums_right(daemon, net, wire, tap, sender, tmp_path):
     """A channel for each way in which they may differ."""
-    give_ipv6(net, wire)
+    wires.give_ipv6(net, wire)
     one = daemon([], channels=[channel_of_frames(wire, number) for number in range(len(FRAMES))])
     for number, how in enumerate(FRAMES):
         assert sender(resolved(one, f"out{number}"), f"out{number}").send(*payloads()) == [0] * len(SIZES), how

@@ -27,13 +27,6 @@ def set_mtu(net, wire, mtu):
         run("ip", "-n", namespace, "link", "set", device, "mtu", mtu)
 
 
-def give_ipv6(net, wire):
-    """The wire's ends have addresses, and no host answers without being asked."""
-    run("ip", "netns", "exec", net.tx, "sysctl", "-qw", f"net.ipv6.conf.{wire.tx}.disable_ipv6=0")
-    for namespace, device, address in ((net.rx, wire.interface, "fd77::1"), (net.tx, wire.tx, "fd77::2")):
-        run("ip", "-n", namespace, "address", "add", f"{address}/64", "dev", device, "nodad")
-
-
 def each(version, mtu):
     """Bytes of a datagram in each fragment but the last."""
     return (mtu - (48 if version == 6 else 20)) // 8 * 8
@@ -105,7 +98,7 @@ def expect_account(one, version, mtu, sizes, **more):
 def test_each_size_around_a_border_arrives_at_an_ordinary_socket(daemon, net, wire, receiver, sender, version, mtu):
     set_mtu(net, wire, mtu)
     if version == 6:
-        give_ipv6(net, wire)
+        wires.give_ipv6(net, wire)
     one = start(daemon, wire, version)
     it, there, sizes = sender(one), receiver("fd77::2" if version == 6 else None), edges(version, mtu)
     for at in range(0, len(sizes), 32):
@@ -152,7 +145,7 @@ def test_a_vlan_and_a_priority_are_in_each_fragment(daemon, net, wire, sender, v
     """As no interface of a VLAN may be there, the fragments are joined by the test."""
     set_mtu(net, wire, 1500)
     if version == 6:
-        give_ipv6(net, wire)
+        wires.give_ipv6(net, wire)
     to = {"address": "fd77::2" if version == 6 else wire.tx_address, "port": PORT, "next_hop_mac": "02:00:00:00:00:ee"}
     one = start(daemon, wire, version, destinations=[to], vlan=5, dscp=46)
     tap = wires.Tap(net, wire)
@@ -194,7 +187,7 @@ def set_mtu_of_loop(net, mtu, *ends):
 def test_each_size_arrives_as_a_row_of_a_stream(daemon, net, wire, looped, sender, consumer, version):
     set_mtu_of_loop(net, 1500, wire, looped)
     if version == 6:
-        run("ip", "-n", net.rx, "address", "add", "fd77::1/64", "dev", wire.interface, "nodad")
+        wires.add_ipv6(net.rx, wire.interface, "fd77::1")
     stream = testbed.stream(looped, flows=[testbed.flow(PORT, GROUPS[version])], payload_size=IPV4_MAX,
                             history_blocks=8, receive_queue_slots=512)
     one = start(daemon, wire, version, streams=[stream], payload_size=IPV4_MAX,

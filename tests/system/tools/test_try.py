@@ -12,6 +12,7 @@ import pytest
 
 import frames
 import testbed
+import wires
 from frames import udp_frame
 
 PROGRAM = testbed.ROOT / "contrib/bin/ibvcap-try"
@@ -212,7 +213,7 @@ def test_without_a_port_it_shows_what_arrives(wire, try_on):
 
 
 def test_it_captures_by_ipv6_too(net, wire, try_on):
-    testbed.run("ip", "-n", net.rx, "addr", "add", "fd77::1/64", "dev", wire.interface, "nodad")
+    wires.add_ipv6(net.rx, wire.interface, "fd77::1")
     testbed.run("ip", "-n", net.rx, "link", "set", wire.interface, "mtu", 1500)
     process = try_on("-b", "packet", wire.interface, "[fd77::1]:7502")
     await_line(process, r"\^C ends it")

@@ -9,6 +9,7 @@ import time
 import frames
 import pytest
 import testbed
+import wires
 from ibvcap_tool import why, why_lines
 
 
@@ -251,7 +252,7 @@ def test_a_longer_packet_and_a_fragment_are_whole_with_the_advised_keys(daemon, 
 
 def test_the_longest_row_is_not_advised_to_be_longer(daemon, wire):
     """IPv6 has room for more."""
-    testbed.run("ip", "-n", wire.net.rx, "address", "add", "fd00:77::1/64", "dev", wire.interface, "nodad")
+    wires.add_ipv6(wire.net.rx, wire.interface, "fd00:77::1")
     with pytest.raises(AssertionError, match="65507"):
         daemon([testbed.stream(wire, payload_size=65508, flows=[testbed.flow(7502, "fd00:77::1")])])
     one = daemon([testbed.stream(wire, payload_size=65507, flows=[testbed.flow(7502, "fd00:77::1")])])
