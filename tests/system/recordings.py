@@ -87,7 +87,7 @@ def accounts(path):
 
 
 def send(wire, n, first=0, size=256, port=7502, pause_every=500, daemon=None):
-    """Numbered packets, with pauses; with a daemon, until it has published what was sent, so that none is lost."""
+    """Numbered packets. Each pause is 20 ms, or until the daemon has published all of them, so that it loses none."""
     published = daemon.stream()["published"] if daemon else 0
     for i in range(first, first + n):
         wire.socket.send(wire.frame(i.to_bytes(8, "big") + bytes([i % 256]) * (size - 8), port))
