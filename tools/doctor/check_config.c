@@ -8,8 +8,11 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 	bool is_refused = !facts->config || facts->trial.is_refused;
 
 	if (!is_refused && !*facts->trial.said) {
-		finding_write(finding->found, "valid: %u streams, %u channels", facts->config->n_streams,
-		              facts->config->n_channels);
+		finding_write(finding->found, "valid: %u streams, %u channels%s", facts->config->n_streams,
+		              facts->config->n_channels,
+		              facts->process.has_config
+		                      ? "; its warnings are in the log of the ibvcapd that runs with it"
+		                      : "");
 		return;
 	}
 	finding_write(finding->found, "%s", facts->config ? facts->trial.said : facts->config_failure.text);
@@ -81,6 +84,19 @@ static void report_backend(const struct doctor_facts *facts, const struct doctor
 	fix_choice(&choice, finding);
 }
 
+/* Where no daemon runs with the file, ibvcapd --check-config has said it. */
+static void report_lacking_interface(const struct doctor_facts *facts, const struct doctor_service *service,
+                                     struct finding *finding)
+{
+	finding_write(finding->found, "there is no interface %s in %s network namespace", service->interface,
+	              facts->network == DOCTOR_NETWORK_ENTERED ? "the daemon's" : "this");
+	finding_fail(finding, FINDING_ERROR, "nothing is captured or sent there until it is back under this name",
+	             "an interface of this machine");
+	finding_write(finding->fix, "ip -br link   # lists the interfaces; then correct %s:%d", service->file,
+	              service->line);
+	finding->fix_is_edit = true;
+}
+
 /* How many slots its queue may have; 0: the backend has no use for an RDMA device, or the device was not asked. */
 static uint32_t find_slots_max(const struct doctor_facts *facts, const struct doctor_service *service)
 {
@@ -136,16 +152,22 @@ static void check_config_offloads(const struct doctor_facts *facts, const struct
 
 void check_config(const struct doctor_facts *facts, struct findings *findings)
 {
+	const bool knows_lacks = facts->process.has_config && facts->network != DOCTOR_NETWORK_HIDDEN;
 	const struct doctor_interface *interface;
 	struct doctor_service service;
+	struct finding *finding;
 
 	check_config_file(facts, findings);
 	for (uint32_t i = 0; facts_service(facts, i, &service); i++) {
 		interface = facts_find_interface(facts, service.interface);
-		if (interface)
-			report_backend(facts, &service, interface,
-			               finding_add(findings, "config", "%s '%s' on %s", service.kind, service.name,
-			                           service.interface));
+		if (interface || knows_lacks) {
+			finding = finding_add(findings, "config", "%s '%s' on %s", service.kind, service.name,
+			                      service.interface);
+			if (interface)
+				report_backend(facts, &service, interface, finding);
+			else
+				report_lacking_interface(facts, &service, finding);
+		}
 		check_config_slots(facts, &service, findings);
 		check_config_offloads(facts, &service, findings);
 	}

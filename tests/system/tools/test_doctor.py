@@ -170,6 +170,10 @@ def test_a_running_daemon_has_what_the_doctor_says_it_takes(net, wire, daemon, h
     assert of(report, "socket")[0]["found"] == f"ibvcapd (pid {pid}) listens"
     assert of(report, "network")[0]["found"].startswith(f"that of ibvcapd (pid {pid}); /sys is of another one")
     assert not {"config", "device"} & faults(report).keys()
+    assert "its warnings are in the log" in of(report, "config")[0]["found"]
+    subprocess.run(["ip", "-n", net.rx, "link", "set", wire.interface, "down", "name", "away0"], check=True)
+    fault = faults(diagnosis(net, "--config", one.config))["config"]
+    assert fault["level"] == "error" and f"there is no interface {wire.interface} in this" in fault["found"]
 
 
 def test_a_namespace_whose_sysfs_is_not_mounted_is_judged_by_the_kernels_answers(net, wire, tmp):
