@@ -45,6 +45,11 @@ static int client_explain_denied(const char *path)
 	struct stat status;
 
 	client_name_user(geteuid(), user);
+	if (stat(path, &status) < 0 && errno == EACCES)
+		return error_set(-EACCES,
+		                 "control socket '%s': a directory of this path is closed to %s: find it by 'namei -l "
+		                 "%s', and open it (chmod o+x)",
+		                 path, user, path);
 	/* A daemon that stays root has root's group, and nobody should join that. */
 	if (stat(path, &status) == 0 && status.st_mode & S_IWGRP && status.st_gid &&
 	    client_name_group(status.st_gid, group))

@@ -185,6 +185,13 @@ Test(client, a_user_who_is_not_in_the_sockets_group_is_told_how_to_become_a_memb
 		                   "%s", ibvcap_error_text());
 		cr_assert_eq(seteuid(0), 0);
 	}
+	cr_assert_eq(chmod(directory, 0700), 0);
+	cr_assert_eq(seteuid(65534), 0);
+	cr_expect_eq(ibvcap_status(path, 50, &status), -EACCES);
+	cr_expect_not_null(
+		strstr(ibvcap_error_text(), "a directory of this path is closed to nobody: find it by 'namei"), "%s",
+		ibvcap_error_text());
+	cr_assert_eq(seteuid(0), 0);
 	cr_assert_eq(setegid(0), 0);
 }
 
