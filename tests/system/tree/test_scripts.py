@@ -140,6 +140,14 @@ def test_the_files_for_one_backend_are_run_with_it():
     assert found >= 3
 
 
+@pytest.mark.parametrize("name", ["test", "stress", "test-drivers"])
+def test_a_long_script_explains_itself_and_begins_nothing_at_a_wrong_word(name):
+    result = run(ROOT / "scripts" / name, "--help")
+    assert result.returncode == 0 and result.stdout.startswith(f"usage: scripts/{name} [")
+    result = run(ROOT / "scripts" / name, "nosuch")
+    assert result.returncode == 64 and f"usage: scripts/{name} [" in result.stderr
+
+
 # ---- test-on -------------------------------------------------------------------------------------------------------
 
 
@@ -467,6 +475,9 @@ def test_quickstart_explains_itself_and_refuses_what_is_no_capture_before_the_bu
     assert run(ROOT / "scripts/quickstart", "--nonsense").returncode == 64
     if os.geteuid() != 0:
         pytest.skip("must be root")
+    for words, said in (["--plot"], "--plot needs a PICTURE"), (["7502", "lo"], "scripts/quickstart lo 7502"):
+        result = run(ROOT / "scripts/quickstart", *words)
+        assert result.returncode == 64 and said in result.stderr, result.stderr
     (tmp_path / "text").write_text("This is no capture.")
     (tmp_path / "gz").write_bytes(b"\x1f\x8b\x08 and so on")
     for name, code, said in (("none", 66, "no such capture: "), ("text", 65, "text: not a capture in pcap or pcapng"),
