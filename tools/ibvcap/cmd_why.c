@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ibvcap why: asks the daemon once, and explains the losses of one stream. If no stream has the name, but an interface
- * has, it looks at what arrives there; that needs no daemon.
+ * ibvcap why: asks the daemon, again after a second if packets have matched, and explains the losses of one stream. If
+ * no stream has the name, but an interface has, it looks at what arrives there; that needs no daemon.
  */
 #include "lib/base/interface_name.h"
 #include "lib/base/nearest.h"
@@ -14,12 +14,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 
 static const char usage[] =
 	"usage: ibvcap why STREAM [--socket PATH] [--json]\n"
 	"       ibvcap why INTERFACE [--json]\n"
 	"Print where each packet of a stream went, from the wire to each consumer: every term of the sum, its\n"
-	"cause, and what helps. If none matched, root gets a look of a second at what UDP arrives, and what to\n"
+	"cause, and what helps. If none matches now, root gets a look of a second at what UDP arrives, and what to\n"
 	"write into the configuration for it. The same for a network interface, without a stream.\n";
 
 static const struct option_row rows[] = {
@@ -62,25 +63,42 @@ static void explain_unknown(const char *name, const struct status_view *view)
 		if_freenameindex(interfaces);
 }
 
+/* Returns the number of streams of that name, or an error of status_view_ask(). */
+static int explain_stream(const struct query_options *options, struct status_view *view)
+{
+	const struct timespec pause = {.tv_sec = WHY_QUIET_MS / 1000};
+	struct status_view before;
+	int r = status_view_ask(view, options->socket, 0);
+
+	if (r < 0 || !why_has_matched(view, options->stream))
+		return r < 0 ? r : why_print(view, NULL, options->stream, options->json);
+	before = *view;
+	nanosleep(&pause, NULL);
+	r = status_view_ask(view, options->socket, 0);
+	if (r == 0)
+		r = why_print(view, &before, options->stream, options->json);
+	status_view_deinit(&before);
+	return r;
+}
+
 int cmd_why(int argc, char **argv)
 {
 	struct query_options options = {0};
 	struct status_view view;
-	int r = options_parse(&table, argc, argv, &options), n_found, code;
+	int r = options_parse(&table, argc, argv, &options), code;
 	char interface[IFNAMSIZ];
 	bool has_interface;
 
 	if (r >= 0)
 		return r;
-	r = status_view_ask(&view, options.socket, 0);
-	n_found = r < 0 ? 0 : why_print(&view, options.stream, options.json);
-	has_interface = n_found <= 0 && interface_name_find(options.stream, interface) == 0;
-	code = n_found > 0 ? EX_OK : r < 0 ? report_exit_code(r) : EX_UNAVAILABLE;
+	r = explain_stream(&options, &view);
+	has_interface = r <= 0 && interface_name_find(options.stream, interface) == 0;
+	code = r > 0 ? EX_OK : r < 0 ? report_exit_code(r) : EX_UNAVAILABLE;
 	if (r < 0 && !has_interface)
 		report_failure("why", r);
-	if (n_found <= 0 && !has_interface)
+	if (r <= 0 && !has_interface)
 		explain_unknown(options.stream, r < 0 ? NULL : &view);
-	if (r == 0)
+	if (r >= 0)
 		status_view_deinit(&view);
 	if (has_interface)
 		return why_print_interface(interface, options.json) ? EX_OK : EX_NOPERM;

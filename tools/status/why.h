@@ -16,6 +16,7 @@
 
 #define WHY_LINES_MAX  1024
 #define WHY_TEXT_BYTES 768
+#define WHY_QUIET_MS   1000 /* between two readings that tell whether packets come now */
 
 enum why_level {
 	WHY_OK,
@@ -57,6 +58,7 @@ struct why_facts {
 	const struct ibvcap_status_consumer *consumers;  /* consumers of all streams */
 	uint32_t n_consumers;
 	bool lacks_group; /* a multicast group of its flows is not joined */
+	bool is_quiet;    /* packets have matched before, and none in WHY_QUIET_MS; false: or it is not known */
 };
 
 /** Explain a stream and its consumers. Pure, but for the names of users. */
@@ -98,8 +100,14 @@ json_t *why_report_to_json(const struct why_facts *facts, const struct why_repor
 /** The reports of all streams, the worst first, without a look at what arrives. The caller frees it. */
 json_t *why_to_json(const struct status_view *view);
 
-/** Explain the stream, or the two of that name, of which one ends. Returns their number: 0 if there is none. */
-int why_print(const struct status_view *view, const char *stream, bool as_json);
+/** Has a packet ever matched that stream? */
+bool why_has_matched(const struct status_view *view, const char *stream);
+
+/**
+ * Explain the stream, or the two of that name, of which one ends. before: an earlier reading, or NULL. Returns their
+ * number: 0 if there is none.
+ */
+int why_print(const struct status_view *view, const struct status_view *before, const char *stream, bool as_json);
 
 /** Look at the UDP that arrives on the interface, and print it. False: it could not, and the output says why. */
 bool why_print_interface(const char *interface, bool as_json);

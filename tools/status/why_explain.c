@@ -178,7 +178,12 @@ static void explain_matched(const struct why_facts *facts, struct why_report *re
 	static const char term[] = "matched";
 	uint64_t n = why_stream_counter(facts, term);
 
-	if (n)
+	if (n && facts->is_quiet)
+		why_add_stream_line(report, WHY_NOTE, "stream", term, n,
+		                    "packets that the flow rules selected, before any was dropped; none in the last "
+		                    "second: the sender pauses, has ended, or sends something else now",
+		                    NULL);
+	else if (n)
 		why_add_stream_line(report, WHY_OK, "stream", term, n,
 		                    "packets that the flow rules selected, before any was dropped", NULL);
 	else if (facts->lacks_group)

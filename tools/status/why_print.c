@@ -94,7 +94,32 @@ static void print_explained(const struct status_view *view, const struct why_fac
 
 /* ---- the command --------------------------------------------------------------------------------- */
 
-int why_print(const struct status_view *view, const char *stream, bool as_json)
+static uint64_t why_matched(const struct status_view *view, const struct ibvcap_status_stream *queue)
+{
+	struct stream_sum sum;
+
+	return counters_value(stream_sum_of(view, queue, &sum), "matched");
+}
+
+bool why_has_matched(const struct status_view *view, const char *stream)
+{
+	for (int i = 0; i < view->n_streams; i++)
+		if (strcmp(view->streams[i].name, stream) == 0 && why_matched(view, &view->streams[i]))
+			return true;
+	return false;
+}
+
+static bool why_is_quiet(const struct status_view *before, const struct ibvcap_status_stream *stream)
+{
+	for (int i = 0; before && i < before->n_streams; i++)
+		if (before->streams[i].epoch == stream->epoch && before->streams[i].queue == stream->queue &&
+		    strcmp(before->streams[i].name, stream->name) == 0)
+			return why_matched(before, &before->streams[i]) ==
+			       counters_value(COUNTERS_OF(stream), "matched");
+	return false;
+}
+
+int why_print(const struct status_view *view, const struct status_view *before, const char *stream, bool as_json)
 {
 	static struct why_report report;
 	struct why_stream one;
@@ -106,8 +131,9 @@ int why_print(const struct status_view *view, const char *stream, bool as_json)
 		if (strcmp(view->streams[i].name, stream) != 0 || view->streams[i].queue != 0)
 			continue;
 		why_stream_init(&one, view, &view->streams[i]);
+		one.facts.is_quiet = why_is_quiet(before, &one.whole);
 		why_explain(&one.facts, &report);
-		look = counters_value(COUNTERS_OF(&one.whole), "matched") == 0
+		look = one.facts.is_quiet || counters_value(COUNTERS_OF(&one.whole), "matched") == 0
 		               ? why_look_new(view, &one.whole, one.whole.interface)
 		               : NULL;
 		if (as_json)
