@@ -76,6 +76,9 @@ static bool syntax_judge_opening(const struct syntax_walk *walk, const struct to
 	if (*token->start == '{' && inside == '[')
 		return syntax_set(walk, token->line,
 		                  "a group in an array: accepted are groups in a list, ( { … }, … )");
+	if (*token->start == '{' && inside != '(' && (token_is(&walk->before, '{') || token_is(&walk->before, ';')))
+		return syntax_set(walk, token->line,
+		                  "a group without a key: accepted are groups in a list, key = ( { … }, … );");
 	if (inside == '(' && (token_is(&walk->before, '}') || token_is(&walk->before, ')')))
 		return syntax_set(walk, token->line, "accepted is a comma between the entries of a list");
 	return false;
@@ -171,6 +174,11 @@ static bool syntax_judge_word(const struct syntax_walk *walk, const struct token
 		                  word->start);
 	if (*word->start == '@')
 		return syntax_judge_include(walk, word, n);
+	if (!syntax_is_value(walk) && token_is(&walk->before, ',') && syntax_is_number_or_boolean(word))
+		return syntax_set(
+			walk, word->line,
+			"%.*s is a second value: accepted is one value for a key; each port has a flow of its own", n,
+			word->start);
 	if (!syntax_is_value(walk) || syntax_is_number_or_boolean(word))
 		return false;
 	if (syntax_inside(walk) == '(' && token_is(&walk->before, '}') && syntax_is_key(*walk))

@@ -180,5 +180,6 @@ void check_holders(const struct doctor_facts *facts, struct findings *findings)
 	else
 		finding_write(finding->found, "%s",
 		              facts->sees_all_processes ? "none"
-		                                        : "unknown: only root with CAP_SYS_PTRACE reads all processes");
+		                                        : "unknown: only root with CAP_SYS_PTRACE reads all processes; "
+		                                          "a container may take that right away");
 }

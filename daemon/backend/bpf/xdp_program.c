@@ -138,8 +138,8 @@ static bool vlan_strip_stop(unsigned int ifindex)
 	if (r > 0)
 		log_message(
 			LOG_INFO, &about,
-			"interface %s: rx-vlan-offload is off as long as the daemon captures there, because XDP does "
-			"not see the VLAN tags that it takes out of the frames",
+			"interface %s: the daemon has switched rx-vlan-offload off, because XDP does not see the VLAN "
+			"tags that it takes out of the frames",
 			name);
 	else if (r < 0)
 		log_message(

@@ -211,7 +211,7 @@ def test_an_interface_is_looked_at_without_a_daemon(net, wire):
     assert six["configuration"].endswith('payload_size = 3000; flows = ({ destination = "ff15::77"; port = 7000; });')
     assert six["fragments"] and six["multicast"] and six["sources"] == [{"address": "fe80::2", "port": 4000}]
     text = look(net, "lo")
-    assert text.startswith("UDP that arrived in 1.0 s: 0 datagrams\n") and "arrives on lo" in text
+    assert text.startswith("UDP that arrived on all interfaces in 1.0 s: 0 datagrams\n") and "arrives on lo" in text
 
 
 # ---- each advice is tried: the configuration takes it, and the number does not grow any more ------------------------

@@ -411,7 +411,7 @@ Test(config, a_file_of_many_keys_and_brackets_in_one_line_is_only_refused)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "a%zu=1;", n);
 	snprintf(text + n, sizeof(text) - n, "a0=1;");
 	expect_refused(load(text), ":1: ", "duplicate setting name");
-	memset(text, '{', 1000);
+	memset(text, '(', 1000);
 	text[1000] = '\0';
 	memcpy(text, "a = ", 4);
 	expect_refused(load(text), ":1: ", "syntax error");
