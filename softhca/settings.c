@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,21 @@ static const char *setting_parse_path(const struct setting *row, const char *val
 	return !*value || *value == '/' ? NULL : "not an absolute path";
 }
 
+/* The kernel knows which CPUs there are, are online and are in the cpuset, so it is asked by going there and back. */
+static bool setting_can_run_on(unsigned int cpu)
+{
+	cpu_set_t before, one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	if (sched_getaffinity(0, sizeof(before), &before))
+		return true;
+	if (sched_setaffinity(0, sizeof(one), &one))
+		return errno != EINVAL;
+	sched_setaffinity(0, sizeof(before), &before);
+	return true;
+}
+
 /* -1 stands for any. */
 static const char *setting_parse_cpu(const struct setting *row, const char *value, void *field)
 {
@@ -120,7 +136,9 @@ static const char *setting_parse_cpu(const struct setting *row, const char *valu
 	const char *wrong = any ? NULL : setting_parse_number(row, value, &cpu);
 
 	*(int *)field = any ? -1 : (int)cpu;
-	return wrong;
+	if (any || wrong)
+		return wrong;
+	return setting_can_run_on(cpu) ? NULL : "no thread of this process can run there; see: lscpu -e";
 }
 
 /* Does the list have the name whose `len` bytes begin at `name` before it, too? */
@@ -251,9 +269,9 @@ static const struct setting settings[] = {
                  "how many objects a program may have, as by rdma.max hca_object of its cgroup: creating one more is "
                  "EAGAIN; 0: no limit"},
 	{"SOFTHCA_EXPLAIN", "0", FLAG(device.explain),
-         .meaning =
-                 "1: one line on standard error for each command that is refused: attribute, rule, and who makes the "
-                 "rule; and in the end what was lost, and where"},
+         .meaning = "1: one line on standard error for each command that is refused: the error and, if it is known, "
+                    "attribute, rule, and who makes the rule; and, when the program returns from main() or calls "
+                    "exit(), what was lost, and where"},
 	{"SOFTHCA_WARNINGS", "0", FLAG(device.warnings),
          .meaning = "1: one line on standard error for each pitfall that the program runs into (see Warnings)"},
 	{"SOFTHCA_FAULTS", "", PATH(device.faults),
@@ -279,7 +297,7 @@ static void setting_accepted(const struct setting *row, char *text, size_t size)
 	else if (row->parse == setting_parse_path)
 		snprintf(text, size, "an absolute path");
 	else if (row->parse == setting_parse_cpu)
-		snprintf(text, size, "any, %u to %u", row->min, row->max);
+		snprintf(text, size, "any, a CPU of this machine");
 	else if (row->parse == setting_parse_netdevs)
 		snprintf(text, size, "up to %u names", row->max);
 	else if (!row->choices)

@@ -44,7 +44,8 @@ static const char usage_text[] =
 	"  --version               print the version\n"
 	"  -h, --help\n"
 	"\n"
-	"COMMAND needs CAP_NET_RAW for anything that receives or sends, as with a real device.\n";
+	"COMMAND needs CAP_NET_RAW for queue pairs: as with a real device for RAW_PACKET, and for\n"
+	"RC and UD since the wire is a packet socket.\n";
 
 static void softhca_print_usage(FILE *out)
 {
@@ -111,6 +112,11 @@ static bool softhca_check_program(const struct program *p, const char *command)
  * would run without softhca. */
 static bool softhca_can_preload(const char *library)
 {
+	/* ld.so looks for a name without '/' itself. */
+	if (strchr(library, '/') && access(library, R_OK)) {
+		complain("-l %s: %s", library, strerror(errno));
+		return false;
+	}
 	if (!library[strcspn(library, " :")])
 		return true;
 	complain("'%s': LD_PRELOAD takes no path with a space or a colon; make a link to it elsewhere, and name that "
@@ -199,7 +205,10 @@ int main(int argc, char **argv)
 		}
 	}
 	if (!interfaces)
-		complain("-i NETDEV is missing: the network device that is to be an RDMA device; see: ip -br link");
+		complain(
+			"-i NETDEV is missing: the network device that is to be an RDMA device; see: ip -br link%s%s%s",
+			optind < argc ? "; '" : "", optind < argc ? argv[optind] : "",
+			optind < argc ? "' is none of objects, inject, trace and warnings" : "");
 	else if (optind == argc)
 		complain("the COMMAND that is to see the devices is missing: softhca -i %s COMMAND", interfaces);
 	if (!interfaces || optind == argc) {

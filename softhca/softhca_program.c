@@ -66,15 +66,16 @@ static bool program_has_interpreter(const uint8_t *file, size_t bytes)
 	return false;
 }
 
-/* exec(2), capabilities(7): AT_SECURE. With no_new_privs nothing is gained. */
+/* exec(2), capabilities(7): AT_SECURE. With no_new_privs a set-uid program gains nothing. One with file capabilities
+ * does not either, but the kernel sets AT_SECURE all the same. */
 static bool program_gains_privileges(int fd, const struct stat *st)
 {
+	if (getuid() && fgetxattr(fd, "security.capability", NULL, 0) > 0)
+		return true;
 	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
 		return false;
-	if (((st->st_mode & S_ISUID) && st->st_uid != geteuid()) ||
-	    ((st->st_mode & S_ISGID) && (st->st_mode & S_IXGRP) && st->st_gid != getegid()))
-		return true;
-	return getuid() && fgetxattr(fd, "security.capability", NULL, 0) > 0;
+	return ((st->st_mode & S_ISUID) && st->st_uid != geteuid()) ||
+	       ((st->st_mode & S_ISGID) && (st->st_mode & S_IXGRP) && st->st_gid != getegid());
 }
 
 void program_read(struct program *p, const char *command)

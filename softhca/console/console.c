@@ -38,9 +38,10 @@ struct console {
 	int n_pids;
 };
 
+/* Behind a message; --help has the rest. */
 static int console_usage_error(void)
 {
-	fprintf(stderr, "usage:\n%s", console_usage);
+	fputs("softhca --help prints the usage\n", stderr);
 	return EX_USAGE;
 }
 
@@ -52,7 +53,10 @@ static int console_find(struct console *c, const char *pid)
 	if (pid) {
 		c->pids[0] = (pid_t)strtol(pid, &end, 10);
 		c->n_pids = 1;
-		return *end || c->pids[0] <= 0 ? console_usage_error() : EX_OK;
+		if (!*end && c->pids[0] > 0)
+			return EX_OK;
+		complain("%s: '%s': the number of a process is wanted; see: softhca objects", c->name, pid);
+		return console_usage_error();
 	}
 	c->n_pids = ask_find(c->pids, MAX_PROCESSES);
 	if (c->n_pids)
@@ -131,16 +135,41 @@ static const struct {
 	{"warnings", console_ask_all, "jl", .takes_words = false},
 };
 
+/* NULL, or what is wrong with the command line behind the options. */
+static const char *console_check(const struct console *c, bool takes_words, int n_words)
+{
+	if (c->mark && (c->json || c->wire))
+		return "--mark goes without --json and --wire";
+	if (c->list && (c->json || n_words))
+		return "--list goes alone";
+	if (takes_words && !n_words)
+		return "which process? PID is missing; see: softhca objects";
+	return !takes_words && n_words > 1 ? "one PID at a time, or none for all" : NULL;
+}
+
 static int console_run_command(size_t command, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"json", no_argument, NULL, 'j'},       {"wire", required_argument, NULL, 'w'},
-		{"mark", required_argument, NULL, 'm'}, {"device", required_argument, NULL, 'd'},
-		{"list", no_argument, NULL, 'l'},       {}};
+	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+	                                        {"wire", required_argument, NULL, 'w'},
+	                                        {"mark", required_argument, NULL, 'm'},
+	                                        {"device", required_argument, NULL, 'd'},
+	                                        {"list", no_argument, NULL, 'l'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {}};
 	struct console c = {.name = commands[command].name};
-	int option, r;
+	const char *wrong;
+	char program[32];
+	int option, at, r;
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	snprintf(program, sizeof(program), "softhca %s", c.name);
+	argv[0] = program; /* in the messages of getopt */
+	while ((option = getopt_long(argc, argv, "", options, &at)) != -1) {
+		if (option == 'h') {
+			printf("usage:\n%s%s", console_usage, console_options);
+			return EX_OK;
+		}
+		if (option != '?' && !strchr(commands[command].options, option))
+			complain("%s: it does not take --%s", c.name, options[at].name);
 		if (option == '?' || !strchr(commands[command].options, option))
 			return console_usage_error();
 		c.json |= option == 'j';
@@ -153,10 +182,13 @@ static int console_run_command(size_t command, int argc, char **argv)
 			c.device = optarg;
 	}
 	c.words = argv + optind + (optind < argc);
-	if ((commands[command].takes_words ? argc == optind : argc - optind > 1) || (c.mark && (c.json || c.wire)))
+	wrong = console_check(&c, commands[command].takes_words, argc - optind);
+	if (wrong) {
+		complain("%s: %s", c.name, wrong);
 		return console_usage_error();
+	}
 	if (c.list)
-		return argc > optind || c.json ? console_usage_error() : console_list_pitfalls();
+		return console_list_pitfalls();
 	r = console_find(&c, argv[optind]);
 	return r ? r : commands[command].run(&c);
 }

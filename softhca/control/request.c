@@ -4,6 +4,7 @@
 
 #include "../wire/lines.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -122,40 +123,73 @@ static void request_mark(struct request *q)
 		request_refuse(q, "nobody traces it");
 }
 
-/* Tells one device, or NULL: all, and lists what is on then. */
-static const char *request_tell(struct control *c, const char *device, const char *fault)
+static bool request_is_for(const struct device *d, const char *name)
 {
-	const char *wrong = "there is no such device";
+	return !name || !strcmp(d->name, name) || !strcmp(d->config.netdev, name);
+}
 
+static bool request_has_device(const struct control *c, const char *name)
+{
+	for (unsigned int i = 0; i < c->n_devices; i++)
+		if (request_is_for(&c->devices[i], name))
+			return true;
+	return false;
+}
+
+/* `name`: of one device; NULL: all. */
+static void request_tell(struct control *c, const char *name, enum fault fault, uint64_t told)
+{
 	for (unsigned int i = 0; i < c->n_devices; i++) {
 		struct device *d = &c->devices[i];
 
-		if (device && strcmp(d->name, device) != 0 && strcmp(d->config.netdev, device) != 0)
+		if (!request_is_for(d, name))
 			continue;
 		device_lock(d);
-		wrong = injection_tell(d, fault);
+		injection_tell(d, fault, told);
 		device_unlock(d);
+	}
+}
+
+/* Reads the words, and tells the devices if `tell`. NULL, or what is wrong with `*word`. */
+static const char *request_read_faults(struct request *q, bool tell, bool *json, const char **word)
+{
+	const char *device = NULL, *wrong = NULL;
+	enum fault fault;
+	uint64_t told;
+
+	while (!wrong && (*word = request_word(q))) {
+		if (!strncmp(*word, "device=", 7)) {
+			device = *word + 7;
+			wrong = request_has_device(q->control, device)
+			                ? NULL
+			                : "there is no such device; see: softhca objects";
+		} else if (!strcmp(*word, "json")) {
+			*json = true;
+		} else {
+			wrong = injection_parse(*word, &fault, &told);
+			if (!wrong && tell)
+				request_tell(q->control, device, fault, told);
+		}
 	}
 	return wrong;
 }
 
+/* All words are checked before the first fault is told. */
 static void request_inject(struct request *q)
 {
 	struct lines r = {.make_room = lines_enlarge};
-	const char *word, *device = NULL, *wrong = NULL;
+	char copy[CONTROL_MAX_REQUEST + 1], text[CONTROL_MAX_REQUEST + 128];
+	struct request check = {.control = q->control, .words = copy};
+	const char *word, *wrong;
 
-	while (!wrong && (word = request_word(q))) {
-		if (!strncmp(word, "device=", 7))
-			device = word + 7;
-		else if (!strcmp(word, "json"))
-			r.json = true;
-		else
-			wrong = request_tell(q->control, device, word);
-	}
+	strcpy(copy, q->words);
+	wrong = request_read_faults(&check, false, &r.json, &word);
 	if (wrong) {
-		request_refuse(q, wrong);
+		snprintf(text, sizeof(text), "'%s': %s; nothing was changed", word, wrong);
+		request_refuse(q, text);
 		return;
 	}
+	request_read_faults(q, true, &r.json, &word);
 	for (unsigned int i = 0; i < q->control->n_devices; i++)
 		injection_list(&q->control->devices[i], &r);
 	request_send_lines(q->client, r.text, r.bytes);

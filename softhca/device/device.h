@@ -149,6 +149,7 @@ struct device {
 	bool port_active;
 	bool halted; /* an error of the whole device: queues do nothing until the contexts of that time are closed */
 	fault_told faults_told[N_FAULTS];
+	int n_strange_files; /* in the directory of faults, when it was last looked at */
 	struct injected injected;
 	uint64_t next_look_ns;  /* when injection_look() is due */
 	uint32_t n_delay_drop;  /* work queues that delay drops */

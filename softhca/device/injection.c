@@ -2,15 +2,18 @@
 /* Faults of the device that files in a directory, or `softhca inject`, switch on and off. */
 #include "injection.h"
 
+#include "../wire/complain.h"
 #include "../wire/lines.h"
 #include "clock.h"
 #include "device.h"
 #include "hw.h"
 #include "status.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +27,7 @@
 #define NS_PER_S          1000000000ull
 #define LOOK_NS           1000000u /* how often the directory is looked at */
 #define VALUE_BYTES       32
+#define ENTRIES_BYTES     4096
 #define DEFAULT_STATUS    ((unsigned int)HW_SYNDROME_LOCAL_PROT << 24)
 
 static const struct fault_row {
@@ -76,6 +80,17 @@ static long injection_open(const char *path)
 	return syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
+/* One line for each fault, though the file is read again and again. */
+static void injection_refuse_file(const struct fault_row *row, const char *path, const char *text)
+{
+	static atomic_uint told;
+	unsigned int bit = 1u << (row - faults);
+
+	if (!(atomic_fetch_or(&told, bit) & bit))
+		complain("%s: '%.*s': %s is wanted; the fault stays off", path, (int)strcspn(text, "\n"), text,
+		         row->has_status ? "[STATUS][/NUMBER]" : "a number");
+}
+
 /* A file in the directory is for all devices, one in its directory NETDEV for the device of that interface. */
 static bool injection_has_file(const struct device *d, const struct fault_row *row, unsigned int *value)
 {
@@ -92,9 +107,10 @@ static bool injection_has_file(const struct device *d, const struct fault_row *r
 		return false;
 	syscall(SYS_read, fd, text, sizeof(text) - 1);
 	syscall(SYS_close, fd);
-	if (!fault_parse(row, text, value))
-		*value = row->fallback;
-	return true;
+	if (fault_parse(row, text, value))
+		return true;
+	injection_refuse_file(row, path, text);
+	return false;
 }
 
 bool injection_is_on(const struct device *d, enum fault fault, unsigned int *value)
@@ -134,26 +150,85 @@ int injection_command(const struct device *d)
 	return injection_is_on(d, FAULT_FATAL, NULL) ? -EIO : 0;
 }
 
-const char *injection_tell(struct device *d, const char *text)
+/* The fault whose name is `n` bytes long, or NULL. */
+static const struct fault_row *fault_find(const char *name, size_t n)
+{
+	for (unsigned int i = 0; i < N_FAULTS; i++)
+		if (strlen(faults[i].name) == n && !memcmp(faults[i].name, name, n))
+			return &faults[i];
+	return NULL;
+}
+
+const char *injection_parse(const char *text, enum fault *fault, uint64_t *told)
 {
 	size_t n = strcspn(text, "=");
 	const char *value_text = text[n] ? text + n + 1 : "";
+	const struct fault_row *row = fault_find(text, n);
 	unsigned int value;
 
-	for (unsigned int i = 0; i < N_FAULTS; i++) {
-		if (strlen(faults[i].name) != n || memcmp(faults[i].name, text, n) != 0)
-			continue;
-		if (!strcmp(value_text, "off"))
-			d->faults_told[i] = 0;
-		else if (fault_parse(&faults[i], value_text, &value))
-			d->faults_told[i] = FAULT_TOLD | value;
-		else
-			return faults[i].has_status ? "the value is [STATUS][/NUMBER], or off"
-			                            : "the value is a number, or off";
-		d->next_look_ns = 0;
+	if (!row)
+		return "there is no such fault; FAULT=VALUE is one word; see softhca(1), FAULTS";
+	*fault = (enum fault)(row - faults);
+	*told = 0;
+	if (!strcmp(value_text, "off"))
 		return NULL;
-	}
-	return "there is no such fault; see softhca(1), FAULTS";
+	if (!fault_parse(row, value_text, &value))
+		return row->has_status ? "the value is [STATUS][/NUMBER], or off" : "the value is a number, or off";
+	*told = FAULT_TOLD | value;
+	return NULL;
+}
+
+void injection_tell(struct device *d, enum fault fault, uint64_t told)
+{
+	d->faults_told[fault] = told;
+	d->next_look_ns = 0;
+}
+
+/* The number of files in a directory whose names are no faults; the last is in `name`. Negative errno if it cannot be
+ * read. Its directories are those of interfaces. */
+static int injection_count_strange(const char *path, char name[NAME_MAX + 1])
+{
+	union {
+		struct dirent64 first;
+		char bytes[ENTRIES_BYTES];
+	} entries;
+	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_DIRECTORY), n;
+	int count = 0;
+
+	if (fd < 0)
+		return -errno;
+	while ((n = syscall(SYS_getdents64, fd, &entries, sizeof(entries))) > 0)
+		for (const char *at = entries.bytes; at < entries.bytes + n;) {
+			const struct dirent64 *entry = (const void *)at;
+
+			at += entry->d_reclen;
+			if (entry->d_type == DT_DIR || fault_find(entry->d_name, strlen(entry->d_name)))
+				continue;
+			snprintf(name, NAME_MAX + 1, "%s", entry->d_name);
+			count++;
+		}
+	syscall(SYS_close, fd);
+	return count;
+}
+
+void injection_check_files(struct device *d)
+{
+	char path[PATH_MAX], name[NAME_MAX + 1];
+	int shared, own, strange;
+
+	if (!d->config.faults || !*d->config.faults)
+		return;
+	shared = injection_count_strange(d->config.faults, name);
+	snprintf(path, sizeof(path), "%s/%s", d->config.faults, d->config.netdev);
+	own = injection_count_strange(path, name);
+	strange = shared < 0 ? 1 : shared + (own > 0 ? own : 0);
+	if (strange > d->n_strange_files && shared < 0 && !d->index)
+		complain("SOFTHCA_FAULTS=%s: %s; until it can be read, its faults are off", d->config.faults,
+		         strerror(-shared));
+	else if (strange > d->n_strange_files && shared >= 0)
+		complain("%s: SOFTHCA_FAULTS: the file '%s' has the name of no fault; see softhca(1), FAULTS", d->name,
+		         name);
+	d->n_strange_files = strange;
 }
 
 void injection_list(struct device *d, struct lines *lines)
@@ -187,6 +262,7 @@ void injection_look(struct device *d)
 	unsigned int receive = injection_value(d, FAULT_RECEIVE_ERROR), send = injection_value(d, FAULT_SEND_ERROR);
 	bool has_files = d->config.faults && *d->config.faults;
 
+	injection_check_files(d);
 	d->injected.receive_every = FAULT_EVERY(receive);
 	d->injected.receive_status = FAULT_STATUS(receive);
 	d->injected.send_every = FAULT_EVERY(send);

@@ -112,10 +112,12 @@ static void root_tell_losses(void)
 
 static void root_check_once(void)
 {
-	for (unsigned int i = 0; i < the_root.n_devices; i++)
+	for (unsigned int i = 0; i < the_root.n_devices; i++) {
+		injection_check_files(&the_root.devices[i]);
 		if (!if_nametoindex(the_root.devices[i].config.netdev))
 			complain("there is no network device called %s here, so %s does not work; see: ip -br link",
 			         the_root.devices[i].config.netdev, the_root.devices[i].name);
+	}
 }
 
 void root_check_netdevs(void)

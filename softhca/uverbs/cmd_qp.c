@@ -78,7 +78,7 @@ static int uqp_read_request(const struct command *c, struct qp_request *q)
 		return -EOPNOTSUPP;
 	/* ib_uverbs create_qp: the capability is checked before everything else. */
 	if (!roce && !program_has_net_raw())
-		return -EPERM;
+		return refuse(EPERM, "qp_type", "RAW_PACKET needs CAP_NET_RAW", "ib_uverbs: create_qp");
 	if (q->core->create_flags & ~(uint32_t)CREATE_FLAGS)
 		return refuse(EINVAL, "create_flags", "unknown flag", "ib_uverbs: create_qp");
 	if (q->is_rss)
@@ -224,6 +224,9 @@ static int uqp_make(struct command *c, struct uqp *u, const struct qp_request *q
 	device_unlock(d);
 	if (!r)
 		r = device_get_wire(d);
+	if (r == -EPERM)
+		return refuse(EPERM, "qp_type", "the wire is an AF_PACKET socket, which needs CAP_NET_RAW",
+		              "softhca: afpacket.c");
 	if (r)
 		return r;
 	if (q->core->qp_type != IB_UVERBS_QPT_RAW_PACKET)

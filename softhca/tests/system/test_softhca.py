@@ -137,18 +137,27 @@ def test_version():
 
 def test_a_privileged_program_is_refused(tmp):
     """ld.so(8): LD_PRELOAD is ignored, and unset for all that the program starts."""
-    program = tmp / "true"
-    shutil.copy("/bin/true", program)
+    program = tmp / "ls"
+    shutil.copy("/bin/ls", program)
     tmp.chmod(0o755)
-    as_nobody = ("setpriv", "--reuid=65534", "--clear-groups", for_all_users(tmp), "-i", "lo", "--", program)
+    as_nobody = ("setpriv", "--reuid=65534", "--clear-groups", for_all_users(tmp), "-i", "lo", "--", program,
+                 "/sys/class/infiniband")
     assert run(*as_nobody).stderr == ""
-    for gain in (("chmod", "u+s", program), ("setcap", "cap_net_raw+ep", program)):
+    without_gain = ("setpriv", "--no-new-privs", *as_nobody)
+    for gain, refused in ((("chmod", "u+s", program), (as_nobody,)),
+                          (("setcap", "cap_net_raw+ep", program), (as_nobody, without_gain))):
         program.chmod(0o755)
         run(*gain)
-        done = subprocess.run(as_nobody, capture_output=True, text=True, check=False)
-        assert done.returncode == 64 and done.stderr.count("\n") == 1, done
-        assert "the dynamic linker ignores LD_PRELOAD for programs that are set-uid" in done.stderr
-    assert run("setpriv", "--no-new-privs", *as_nobody).stderr == ""
+        for command in refused:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 64 and done.stderr.count("\n") == 1, done
+            assert "the dynamic linker ignores LD_PRELOAD for programs that are set-uid" in done.stderr
+        assert without_gain in refused or run(*without_gain).stdout == "mlx5_0\n"
+    assert run(*as_nobody[3:]).stdout == "mlx5_0\n", "root gains nothing by file capabilities"
+    run("setcap", "-r", program)
+    os.chown(program, 65534, -1)
+    program.chmod(0o4755)
+    assert run(*as_nobody).stdout == "mlx5_0\n", "nor a user by a set-uid program of his own"
 
 
 def test_a_static_program_is_told(tmp):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from softhca import PORT, RULES, Client, needs_softhca, under
+from softhca import CLIENT, PORT, RULES, Client, needs_softhca, under
 from wires import ROOT
 
 pytestmark = needs_softhca
@@ -44,11 +44,13 @@ def test_without_the_setting_nothing_is_said(net, wire):
     assert errors(net, "cq-limits", "0") == "" and wire.interface == "rx0"
 
 
-def test_a_core_that_is_not_there(net, wire):
-    done = subprocess.run(under(net, RULES, "recv-no-local-write"), check=False, capture_output=True, text=True,
-                          timeout=60, env={**os.environ, "SOFTHCA_EXPLAIN": "1", "SOFTHCA_CPU": "1023"})
-    assert "softhca: CREATE_QP: EINVAL: device thread: it cannot run on the chosen core (SOFTHCA_CPU)" in done.stderr
-    assert done.returncode and wire.interface == "rx0"
+@pytest.mark.parametrize("mode, reason", [
+    ("rc", "the wire is an AF_PACKET socket, which needs CAP_NET_RAW"), ("raw", "RAW_PACKET needs CAP_NET_RAW")])
+def test_a_missing_right_has_its_reason(net, wire, mode, reason):
+    program = (RULES, "rc-attributes") if mode == "rc" else (CLIENT,)
+    done = subprocess.run(under(net, *program, prefix=("setpriv", "--bounding-set=-net_raw")), check=False, text=True,
+                          capture_output=True, timeout=60, env={**os.environ, "SOFTHCA_EXPLAIN": "1"})
+    assert f"CREATE_QP: EPERM: qp_type: {reason}" in done.stderr and wire.interface == "rx0"
 
 
 def test_losses_are_told_at_the_end(net, wire):

@@ -76,6 +76,26 @@ def test_a_hanging_program_can_be_killed(net, wire, faults):
     assert process.wait(20) == -signal.SIGKILL
 
 
+def test_a_file_that_is_no_fault_is_told_once(net, wire, faults):
+    (faults / "lose").write_text("abc\n")
+    (faults / "loose").touch()
+    (faults / wire.interface).mkdir()
+    client = Client(net, "-c", 2, environment={"SOFTHCA_FAULTS": str(faults)})
+    wire.send(*[wire.frame(b"x" * 50, PORT)] * 2)
+    out, err = client.process.communicate(timeout=60)
+    assert json.loads(out)["received"] == 2, err
+    assert sorted(err.splitlines()) == [
+        f"softhca: {faults}/lose: 'abc': a number is wanted; the fault stays off",
+        "softhca: mlx5_0: SOFTHCA_FAULTS: the file 'loose' has the name of no fault; see softhca(1), FAULTS"]
+
+
+def test_a_directory_that_is_not_there_is_told(net, wire, faults):
+    process = start(net, faults / "no", "ibv_devices")
+    assert process.communicate(timeout=60)[1] == (
+        f"softhca: SOFTHCA_FAULTS={faults}/no: No such file or directory; until it can be read, its faults are off\n")
+    assert wire
+
+
 def test_slow_commands_take_their_time(net, wire, faults):
     assert wire
     plain = seconds_of(net, faults, "cat", OUT_OF_BUFFER)
