@@ -16,15 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEFAULT_CONFIG "/etc/ibvcapd.conf"
-#define DEFAULT_USER   "ibvcap"
+#define DEFAULT_USER "ibvcap"
 
 static const char usage[] =
 	"usage: ibvcapd [--config FILE] [--user USER] [--check-config | --dump-config]\n"
 	"Capture UDP streams from NICs into shared memory, and send from it, as the configuration says. Runs in the\n"
 	"foreground.\n"
 	"\n"
-	"  -c, --config FILE   configuration (" DEFAULT_CONFIG ")\n"
+	"  -c, --config FILE   configuration (" CONFIG_DEFAULT_FILE ")\n"
 	"  -u, --user USER     root becomes USER and keeps only the capabilities that it needs (" DEFAULT_USER ")\n"
 	"  -t, --check-config  say what a start would refuse or wait for, and end\n"
 	"  -d, --dump-config   check the file alone, print it with every key and its default filled in, and end\n"
@@ -131,7 +130,7 @@ static int load_and_run(const struct arguments *arguments, struct failure *failu
 
 int main(int argc, char **argv)
 {
-	struct arguments arguments = {.config = DEFAULT_CONFIG};
+	struct arguments arguments = {.config = CONFIG_DEFAULT_FILE};
 	struct failure failure = {.exit_code = EX_SOFTWARE};
 	int r;
 

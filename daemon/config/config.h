@@ -22,6 +22,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#define CONFIG_DEFAULT_FILE "/etc/ibvcapd.conf"
+
 /* The longest UDP payloads: IP packets have 16 bits for their length, in which that of IPv6 has no part. */
 #define CONFIG_PAYLOAD_IPV4_MAX 65507
 #define CONFIG_PAYLOAD_IPV6_MAX 65527

@@ -120,11 +120,10 @@ int config_load(const char *path, struct config **config, struct failure *failur
 	int r = config_text_read(path, &text);
 
 	if (r < 0)
-		return failure_set(
-			failure, EX_NOINPUT, -r, "%s: cannot be read: %s%s", path, config_text_error(r),
-			r == -ENOENT
-				? "; 'sudo ibvcap-try --write INTERFACE PORT' writes a first one, /etc/ibvcapd.conf"
-				: "");
+		return failure_set(failure, EX_NOINPUT, -r, "%s: cannot be read: %s%s", path, config_text_error(r),
+		                   r == -ENOENT && strcmp(path, CONFIG_DEFAULT_FILE) == 0
+		                           ? "; 'sudo ibvcap-try --write INTERFACE PORT' writes a first one"
+		                           : "");
 	r = config_load_text(path, text, config, failure);
 	free(text);
 	return r;

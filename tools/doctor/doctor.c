@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <sysexits.h>
 
-#define DEFAULT_CONFIG "/etc/ibvcapd.conf"
-
 static const char usage[] =
 	"usage: ibvcap doctor [--config FILE] [--user USER] [--json]\n"
 	"Check that this machine is ready for what the configuration asks of it; ibvcap-tuning(7) "
@@ -24,7 +22,7 @@ struct doctor_options {
 };
 
 static const struct option_row rows[] = {
-	{"config", 'c', "FILE", "the daemon's configuration (" DEFAULT_CONFIG ")", OPTION_TEXT,
+	{"config", 'c', "FILE", "the daemon's configuration (" CONFIG_DEFAULT_FILE ")", OPTION_TEXT,
          OPTION_AT(struct doctor_options, config)},
 	{"user", 'u', "USER", "the account that the daemon is to run as (that of ibvcapd)", OPTION_TEXT,
          OPTION_AT(struct doctor_options, user)},
@@ -38,7 +36,7 @@ int main(int argc, char **argv)
 {
 	static struct findings findings;
 	static struct doctor_facts facts;
-	struct doctor_options options = {.config = DEFAULT_CONFIG};
+	struct doctor_options options = {.config = CONFIG_DEFAULT_FILE};
 	int code = options_parse(&table, argc, argv, &options);
 
 	if (code >= 0)

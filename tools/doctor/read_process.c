@@ -11,14 +11,13 @@
 #include <sys/capability.h>
 #include <unistd.h>
 
-#define DEFAULT_CONFIG  "/etc/ibvcapd.conf"
 #define SERVICES_CGROUP "/system.slice"
 
 /* Does its command line name this configuration file? */
 static bool runs_with_config(const char *root, pid_t pid, const char *config_file)
 {
 	char path[PATH_MAX], words[DOCTOR_TEXT_BYTES * 2] = "";
-	const char *file = DEFAULT_CONFIG;
+	const char *file = CONFIG_DEFAULT_FILE;
 	size_t n = 0;
 	FILE *line;
 

@@ -215,4 +215,7 @@ void status_print(const struct status_view *view)
 		print_sender_status(&view->senders[i]);
 	for (int i = 0; i < view->n_interfaces; i++)
 		print_interface_status(&view->interfaces[i]);
+	if (view->n_streams + view->n_channels == 0)
+		puts("no stream and no channel that this user may use: their keys users and groups say who may "
+		     "(ibvcapd.conf(5)); root sees all");
 }

@@ -10,7 +10,7 @@ import frames
 import pytest
 import testbed
 import wires
-from ibvcap_tool import why, why_lines
+from ibvcap_tool import ibvcap, why, why_lines
 
 
 def test_no_loss_is_said_too(daemon, wire, consumer):
@@ -55,6 +55,8 @@ def test_it_is_for_streams_that_one_may_see(daemon, wire):
     assert why(one).returncode == 0
     for done in (why(one, nobody=True), why(one, "none")):
         assert done.returncode == os.EX_UNAVAILABLE and "no stream" in done.stderr
+    assert "no stream and no channel that this user may use" in ibvcap("status", "--socket", one.socket_path,
+                                                                       nobody=True).stdout
 
 
 def test_a_loss_for_want_of_a_slot_has_a_time(daemon, net, wire, build, recv):
