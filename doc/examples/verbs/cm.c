@@ -10,7 +10,6 @@
  */
 #include "example.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
@@ -40,11 +39,10 @@ static struct rdma_cm_id *await(struct rdma_event_channel *channel, enum rdma_cm
 }
 
 /* The client: the address leads to a device and to a route. */
-static struct rdma_cm_id *resolve(struct rdma_event_channel *channel, struct rdma_cm_id *id, const char *address)
+static struct rdma_cm_id *resolve(struct rdma_event_channel *channel, struct rdma_cm_id *id, struct in_addr address)
 {
-	struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr = address};
 
-	inet_pton(AF_INET, address, &name.sin_addr);
 	check(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&name, TIMEOUT_MS), "rdma_resolve_addr");
 	await(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 	check(!rdma_resolve_route(id, TIMEOUT_MS), "rdma_resolve_route");
@@ -77,15 +75,21 @@ static void post(struct rdma_cm_id *id, const struct ibv_mr *mr, int sends)
 int main(int argc, char **argv)
 {
 	struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
-	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_event_channel *channel;
 	struct rdma_cm_id *first, *id;
+	struct in_addr address;
 	struct ibv_wc completion;
 	int is_client = argc == 3;
 
 	if (argc != 1 && argc != 3)
 		end_with_usage("cm [ADDRESS TEXT]");
+	if (is_client) {
+		address = read_address("ADDRESS", argv[1]);
+		read_text("TEXT", argv[2], text, BYTES);
+	}
+	channel = rdma_create_event_channel();
 	check(channel && !rdma_create_id(channel, &first, NULL, RDMA_PS_TCP), "rdma_create_id");
-	id = is_client ? resolve(channel, first, argv[1]) : listen_for_one(channel, first);
+	id = is_client ? resolve(channel, first, address) : listen_for_one(channel, first);
 
 	/* From here on the identifier has a device, id->verbs. The receive is posted before the peer can send. */
 	struct ibv_pd *pd = ibv_alloc_pd(id->verbs);
@@ -98,9 +102,7 @@ int main(int argc, char **argv)
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC};
 	check(!rdma_create_qp(id, pd, &init), "rdma_create_qp");
-	if (is_client)
-		snprintf(text, BYTES, "%s", argv[2]);
-	else
+	if (!is_client)
 		post(id, mr, 0);
 
 	check(!(is_client ? rdma_connect(id, &param) : rdma_accept(id, &param)), "connect, accept");

@@ -5,12 +5,10 @@
  *     cc -o devinfo devinfo.c -libverbs
  *     softhca -i eth0 -- ./devinfo            # on any network interface; on a ConnectX without softhca
  */
-#include <infiniband/verbs.h>
+#include "example.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 static void print_port(struct ibv_context *context, uint8_t number)
 {
@@ -58,7 +56,7 @@ int main(void)
 	struct ibv_device **devices = ibv_get_device_list(&n);
 
 	if (!devices || n == 0) {
-		fprintf(stderr, "devinfo: no RDMA device: %s\n", strerror(errno));
+		list_devices();
 		return 1;
 	}
 	for (int i = 0; i < n; i++) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the examples in this directory share: they end at the first call that fails, and open a device by its name. If
- * the name or the command line is wrong, they say which devices there are.
+ * What the examples in this directory share: they end at the first call that fails, read and check their arguments, and
+ * open a device by its name. If the name or the command line is wrong, they say which devices there are.
  */
 #include <infiniband/verbs.h>
 
+#include <arpa/inet.h>
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,43 @@ static inline void end_with_usage(const char *usage)
 	fprintf(stderr, "usage: %s\n", usage);
 	list_devices();
 	exit(64);
+}
+
+/* Reads an argument. If it is wrong, the program ends with a line that has its name and what is accepted. */
+static inline unsigned read_number(const char *name, const char *text, unsigned first, unsigned last)
+{
+	char *end;
+	unsigned long number = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || number < first || number > last)
+		errx(64, "%s '%s': accepted is a number from %u to %u", name, text, first, last);
+	return (unsigned)number;
+}
+
+static inline struct in_addr read_address(const char *name, const char *text)
+{
+	struct in_addr address;
+
+	if (inet_pton(AF_INET, text, &address) != 1)
+		errx(64, "%s '%s': accepted is an IPv4 address, such as 10.0.0.1", name, text);
+	return address;
+}
+
+static inline void read_mac(const char *name, const char *text, uint8_t bytes[6])
+{
+	int end = 0, n = sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%n", &bytes[0], &bytes[1], &bytes[2],
+	                        &bytes[3], &bytes[4], &bytes[5], &end);
+
+	if (n != 6 || text[end])
+		errx(64, "%s '%s': accepted is a MAC address, such as 02:00:00:00:00:01", name, text);
+}
+
+/* Copies the argument to a buffer of `bytes` bytes. */
+static inline void read_text(const char *name, const char *text, char *buffer, size_t bytes)
+{
+	if (strlen(text) >= bytes)
+		errx(64, "%s of %zu bytes: accepted are up to %zu", name, strlen(text), bytes - 1);
+	strcpy(buffer, text);
 }
 
 static inline struct ibv_context *open_device(const char *name)

@@ -10,11 +10,8 @@
  */
 #include "example.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,13 +26,13 @@ struct end {
 
 static char text[BYTES];
 
-static int connect_tcp(const char *address)
+static int connect_tcp(const struct in_addr *address)
 {
 	struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(PORT)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1, peer;
 
 	if (address) {
-		inet_pton(AF_INET, address, &name.sin_addr);
+		name.sin_addr = *address;
 		check(!connect(fd, (struct sockaddr *)&name, sizeof(name)), "connect");
 		return fd;
 	}
@@ -100,10 +97,16 @@ int main(int argc, char **argv)
 {
 	int is_client = argc == 5, fd;
 	struct ibv_wc completion;
+	struct in_addr address;
 	struct end own, peer;
 
 	if (argc != 3 && argc != 5)
 		end_with_usage("rc DEVICE GID_INDEX [ADDRESS TEXT]");
+	uint8_t gid_index = (uint8_t)read_number("GID_INDEX", argv[2], 0, 255);
+	if (is_client) {
+		address = read_address("ADDRESS", argv[3]);
+		read_text("TEXT", argv[4], text, BYTES);
+	}
 	struct ibv_context *context = open_device(argv[1]);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	struct ibv_mr *mr = ibv_reg_mr(pd, text, BYTES, IBV_ACCESS_LOCAL_WRITE);
@@ -115,18 +118,16 @@ int main(int argc, char **argv)
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC};
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
-	check(qp != NULL, "queue pair");
+	check(qp != NULL, "queue pair, which needs CAP_NET_RAW below softhca");
 	to_init(qp);
-	if (is_client)
-		snprintf(text, BYTES, "%s", argv[4]);
-	else
+	if (!is_client)
 		post(qp, mr, 0);
 	own = (struct end){.qpn = qp->qp_num};
-	check(!ibv_query_gid(context, 1, atoi(argv[2]), &own.gid), "GID");
-	fd = connect_tcp(is_client ? argv[3] : NULL);
+	check(!ibv_query_gid(context, 1, gid_index, &own.gid), "GID");
+	fd = connect_tcp(is_client ? &address : NULL);
 	check(!is_client || write(fd, &own, sizeof(own)) == sizeof(own), "peer");
 	check(read(fd, &peer, sizeof(peer)) == sizeof(peer), "peer");
-	to_rts(qp, &peer, (uint8_t)atoi(argv[2]));
+	to_rts(qp, &peer, gid_index);
 	/* The client sends only when the other end is ready, since a packet that comes before RTR is lost. */
 	if (is_client)
 		post(qp, mr, 1);

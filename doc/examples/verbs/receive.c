@@ -9,11 +9,9 @@
  */
 #include "example.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define DEPTH        64
 #define FRAME_BYTES  9216
@@ -54,6 +52,8 @@ int main(int argc, char **argv)
 {
 	if (argc != 4)
 		end_with_usage("receive DEVICE PORT N");
+	uint16_t port = (uint16_t)read_number("PORT", argv[2], 1, 65535);
+	unsigned n = read_number("N", argv[3], 1, UINT_MAX);
 	struct ibv_context *context = open_device(argv[1]);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
@@ -72,10 +72,10 @@ int main(int argc, char **argv)
 	check(!(errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE)), "ibv_modify_qp");
 	for (uint64_t row = 0; row < DEPTH; row++)
 		post(qp, mr, row);
-	steer(qp, (uint16_t)atoi(argv[2]));
+	steer(qp, port);
 	puts("ready");
 	fflush(stdout);
-	for (long n = atol(argv[3]); n > 0;) {
+	while (n > 0) {
 		if (ibv_poll_cq(cq, 1, &completion) == 0)
 			continue;
 		check(completion.status == IBV_WC_SUCCESS, ibv_wc_status_str(completion.status));

@@ -9,13 +9,12 @@
  */
 #include "example.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/ether.h>
 #include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEPTH         64
@@ -30,34 +29,39 @@ struct frame {
 
 static struct frame frames[DEPTH];
 
-static void fill(struct frame *frame, char **argv, int number)
+/* The headers, which all frames have. */
+static void fill(struct frame *frame, char **argv)
 {
 	const uint8_t *bytes = (const uint8_t *)&frame->ip;
 	uint32_t sum = 0;
 
-	memcpy(frame->ethernet.ether_shost, ether_aton(argv[2]), ETH_ALEN);
-	memcpy(frame->ethernet.ether_dhost, ether_aton(argv[3]), ETH_ALEN);
+	read_mac("SOURCE_MAC", argv[2], frame->ethernet.ether_shost);
+	read_mac("DESTINATION_MAC", argv[3], frame->ethernet.ether_dhost);
 	frame->ethernet.ether_type = htons(ETHERTYPE_IP);
 	frame->ip = (struct iphdr){.version = 4,
 	                           .ihl = 5,
 	                           .ttl = 64,
 	                           .protocol = IPPROTO_UDP,
 	                           .tot_len = htons(sizeof(*frame) - sizeof(frame->ethernet)),
-	                           .saddr = inet_addr(argv[4]),
-	                           .daddr = inet_addr(argv[5])};
+	                           .saddr = read_address("SOURCE_IP", argv[4]).s_addr,
+	                           .daddr = read_address("DESTINATION_IP", argv[5]).s_addr};
 	for (unsigned i = 0; i < sizeof(frame->ip); i += 2)
 		sum += (uint32_t)bytes[i] << 8 | bytes[i + 1];
 	frame->ip.check = htons((uint16_t) ~(sum % 0xffff));
 	frame->udp = (struct udphdr){.source = htons(7501),
-	                             .dest = htons((uint16_t)atoi(argv[6])),
+	                             .dest = htons((uint16_t)read_number("PORT", argv[6], 1, 65535)),
 	                             .len = htons(sizeof(frame->udp) + PAYLOAD_BYTES)}; /* check 0: none */
-	memset(frame->payload, number, PAYLOAD_BYTES);
 }
 
 int main(int argc, char **argv)
 {
+	struct frame headers;
+	int n, n_posted = 0, n_sent = 0;
+
 	if (argc != 8)
 		end_with_usage("send DEVICE SOURCE_MAC DESTINATION_MAC SOURCE_IP DESTINATION_IP PORT N");
+	fill(&headers, argv);
+	n = (int)read_number("N", argv[7], 1, INT_MAX);
 	struct ibv_context *context = open_device(argv[1]);
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	struct ibv_mr *mr = ibv_reg_mr(pd, frames, sizeof(frames), 0);
@@ -70,7 +74,6 @@ int main(int argc, char **argv)
 	struct ibv_qp *qp = ibv_create_qp(pd, &init);
 	struct ibv_qp_attr attr = {.port_num = 1};
 	static const enum ibv_qp_state states[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}; /* ready to send */
-	int n = atoi(argv[7]), n_posted = 0, n_sent = 0;
 
 	check(pd && mr && cq && qp, "a queue for raw packets, which needs CAP_NET_RAW");
 	for (unsigned i = 0; i < 3; i++) {
@@ -85,7 +88,8 @@ int main(int argc, char **argv)
 			struct ibv_sge piece = {.addr = (uintptr_t)frame, .length = sizeof(*frame), .lkey = mr->lkey};
 			struct ibv_send_wr request = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
 
-			fill(frame, argv, n_posted++);
+			*frame = headers;
+			memset(frame->payload, n_posted++, PAYLOAD_BYTES);
 			check(!(errno = ibv_post_send(qp, &request, &bad)), "ibv_post_send");
 		} else if (ibv_poll_cq(cq, 1, &completion) > 0) {
 			check(completion.status == IBV_WC_SUCCESS, ibv_wc_status_str(completion.status));

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes that users make after the first day: each answer names the word that is wrong, and what would be right. A
 row is a command, its exit status, and words of the answer. New mistakes that somebody made are new rows."""
+import pathlib
+
 import pytest
 
 from situation import (BUSY, CANNOT_CREATE, CONFIG, DATA, IO, LIDAR, NO_INPUT, UNAVAILABLE, USAGE, checks, entry,
                        one_stream, python, run)
+from testbed import ROOT
 
 SOCKET = 'control = { socket = "/run/ibvcap-mistakes.sock"; };'
 SAMPLE = entry()
@@ -13,6 +16,12 @@ TAKEN_PORT = ("python3 -c 'import socket, subprocess; taken = socket.create_serv
 CHANNEL = ('{ name = "o"; interface = "rx0"; backend = "packet"; source_port = 7501; payload_size = 256; '
            'page_size = "4K"; destinations = ({ address = "239.1.2.3"; port = 7502; }); rate_limit_mbps = 5; '
            'pacing = "device"; }')
+
+
+def example(name, words):
+    """An example of verbs, which is built at its first row."""
+    source = ROOT / f"doc/examples/verbs/{name}.c"
+    return f"[ -x {name} ] || cc -o {name} {source} {'-lrdmacm ' * (name == 'cm')}-libverbs && ./{name} {words}"
 
 
 def keys(text):
@@ -136,6 +145,19 @@ MISTAKES = (
     ("softhca -l /no.so -i rx0 true", USAGE, "-l /no.so: No such file"),
     ("SOFTHCA_CPU=1022 softhca -i rx0 true", USAGE, "SOFTHCA_CPU=1022: no thread of this process can run there"),
     ("softhca -i rx9 -- true", NO_INPUT, "no network device called rx9", "ip -br link"),
+    # Examples of verbs.
+    (example("send", "mlx5_0 here 02:00:00:00:00:02 10.0.0.1 10.0.0.2 7502 1"), USAGE,
+     "SOURCE_MAC 'here': accepted is a MAC address"),
+    (example("send", "mlx5_0 02:00:00:00:00:01 02:00:00:00:00:02 10.0.0.1 10.0.0 7502 1"), USAGE,
+     "DESTINATION_IP '10.0.0': accepted is an IPv4 address"),
+    (example("send", "mlx5_0 02:00:00:00:00:01 02:00:00:00:00:02 10.0.0.1 10.0.0.2 7502 many"), USAGE,
+     "N 'many': accepted is a number from 1"),
+    (example("receive", "mlx5_0 75020 1"), USAGE, "PORT '75020': accepted is a number from 1 to 65535"),
+    (example("rc", "mlx5_0 first"), USAGE, "GID_INDEX 'first': accepted is a number from 0 to 255"),
+    (example("rc", "mlx5_0 3 peer hello"), USAGE, "ADDRESS 'peer': accepted is an IPv4 address"),
+    *([(example("cm", "peer hello"), USAGE, "ADDRESS 'peer': accepted is an IPv4 address")]
+      if pathlib.Path("/usr/include/rdma/rdma_cma.h").exists() else []),
+    (example("devinfo", ""), 1, "There is no RDMA device"),
     # ibvcap-try.
     ("ibvcap-try rx0 99999", USAGE, "99999: '99999' is no port from 1 to 65535"),
     ("ibvcap-try rx0 239.1.2:7502", CONFIG, 'error: destination = "239.1.2": accepted is an address'),
