@@ -531,6 +531,7 @@ Test(rx, each_function_that_refuses_its_arguments_says_why)
 	expect_own_text(ibvcap_rx_info(a.rx, &unset), -EINVAL, "IBVCAP_INIT(struct ibvcap_rx_info)");
 	expect_own_text(ibvcap_rx_counts(a.rx, NULL), -EINVAL, "struct ibvcap_rx_counts");
 	expect_own_text(ibvcap_tracker_new(&none, NULL, &tracker), -EINVAL, "'sequence'");
+	cr_assert_eq(setenv("IBVCAP_SOCKET", "/nonexistent/control.sock", true), 0);
 	expect_own_text(ibvcap_status(NULL, 0, NULL), -ENOENT, "control socket");
 }
 
