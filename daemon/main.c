@@ -84,6 +84,10 @@ static int parse_daemon_arguments(int argc, char **argv, struct arguments *argum
 		fprintf(stderr, "ibvcapd: unexpected argument '%s'\n%s", argv[optind], usage);
 		return EX_USAGE;
 	}
+	if (arguments->check_config && arguments->dump_config) {
+		fprintf(stderr, "ibvcapd: --check-config and --dump-config: one at a time\n");
+		return EX_USAGE;
+	}
 	return -1;
 }
 

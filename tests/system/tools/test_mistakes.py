@@ -124,6 +124,7 @@ MISTAKES = (
     ("ibvcap extract cut.pcapng", USAGE, "--write is missing"),
     ("ibvcap record --write", USAGE, "'--write' requires an argument"),
     ("ibvcap doctor cut.pcapng", USAGE, "unexpected argument 'cut.pcapng'"),
+    ("ibvcapd -t -d", USAGE, "--check-config and --dump-config: one at a time"),
     ("ibvcapd c.conf", USAGE, "unexpected argument 'c.conf'", "--config FILE"),
     ("ibvcap send lidar", UNAVAILABLE, "no channel 'lidar'; it is a stream, for 'ibvcap recv'"),
     ("ibvcap stream ad name=x", USAGE, "'ad': add FILE, add KEY=VALUE... or remove NAME"),
