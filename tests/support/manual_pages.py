@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares manual pages (mdoc) with what programs print."""
+"""Compares manual pages (mdoc) with what programs print, and looks for the files that pages in Markdown name."""
 import re
 import shutil
 import subprocess
@@ -42,6 +42,15 @@ def expect_same_options(help_text, page_text):
     page = without_arguments(options_of_page(page_text))
     shown = without_arguments(options_of_help(help_text))
     assert page == shown, f"only on the page: {sorted(page - shown)}; only in --help: {sorted(shown - page)}"
+
+
+def broken_links(pages, root):
+    """The relative links of pages in Markdown that lead to nothing below the root."""
+    for page in pages:
+        for link in re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", page.read_text()):
+            target = (page.parent / link).resolve()
+            if not (target.exists() and target.is_relative_to(root.resolve())):
+                yield f"{page.name}: {link}"
 
 
 def expect_in_order(path):

@@ -13,6 +13,7 @@ import pytest
 import container
 import packages
 import testbed
+from manual_pages import broken_links
 
 # What every change of accounts and packages leaves, and what a system writes that runs.
 NOT_OURS = re.compile(
@@ -58,6 +59,13 @@ def test_what_a_new_user_reads_is_in_them():
                                              ("receive", "receive_epoll", "send")]}.items():
         listed = testbed.run("dpkg-deb", "-c", packages.files()[package]).stdout
         assert all(f" ./usr/share/doc/{path}\n" in listed for path in paths)
+
+
+@pytest.mark.parametrize("name", ["ibvcapd", "softhca"])
+def test_each_link_of_a_page_leads_to_a_file_of_its_package(tmp, name):
+    testbed.run("dpkg-deb", "-x", packages.files()[name], tmp)
+    folder = tmp / "usr/share/doc" / name
+    assert list(broken_links(folder.rglob("*.md"), folder)) == [] and (folder / "README.md").exists()
 
 
 def test_the_command_of_readme_installs_one_version_of_each(tmp):

@@ -7,7 +7,7 @@ import sysconfig
 import pytest
 
 import testbed
-from manual_pages import expect_in_order, expect_same_options, needs_mandoc, printed
+from manual_pages import broken_links, expect_in_order, expect_same_options, needs_mandoc, printed
 
 DOC = testbed.ROOT / "doc"
 PAGES = sorted(DOC.glob("*.[1-8]"))
@@ -31,6 +31,12 @@ def test_a_page_is_in_order(path):
 def test_every_page_is_installed_for_whom_it_is():
     where = page("CMakeLists.txt")
     assert all(re.search(rf"[ )]{re.escape(path.name)}[ )]", where) for path in PAGES)
+
+
+def test_each_link_leads_to_a_file():
+    pages = [page for place in ("", "doc", "softhca", "tests/data", "tests/model")
+             for page in (testbed.ROOT / place).glob("*.md")]
+    assert len(pages) > 10 and list(broken_links(pages, testbed.ROOT)) == []
 
 
 def test_the_daemons_options_are_on_its_page():
