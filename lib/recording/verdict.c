@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 #define FILTER_BYTES 500 /* of a filter, in a reason */
+#define REPEATS_MAX  4   /* of each number, on average: a feed has up to five copies */
 
 /* ---- findings ------------------------------------------------------------------------------------ */
 
@@ -286,8 +287,12 @@ void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, uint64
 		if (terms[i].n)
 			used += (size_t)snprintf(text + used, VERDICT_UNFOLLOWED_BYTES - used, "%s%s %" PRIu64,
 			                         used ? ", " : "", terms[i].word, terms[i].n);
-	if (counts->n_sources > 1 && counts->numbers.arrived == counts->n_sources)
+	if (counts->n_sources > 1 && counts->numbers.once == counts->n_sources)
 		snprintf(text + used, VERDICT_UNFOLLOWED_BYTES - used,
 		         "%ssources with one number each %" PRIu32 ": does 'sequence' fit the packets?",
 		         used ? ", " : "", counts->n_sources);
+	else if (counts->numbers.repeated > REPEATS_MAX * counts->numbers.once)
+		snprintf(text + used, VERDICT_UNFOLLOWED_BYTES - used,
+		         "%srepeated %" PRIu64 " of %" PRIu64 " numbers: does 'sequence' fit the packets?",
+		         used ? ", " : "", counts->numbers.repeated, counts->numbers.arrived);
 }

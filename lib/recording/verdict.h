@@ -117,7 +117,8 @@ void verdict_print_sentences(char *text, size_t bytes, const struct verdict *ver
 /**
  * The packets that a tracker could not follow by their own numbers, each of which may hide a loss: "untracked 1, late
  * 2". Empty: it followed all. n_malformed of the unread ones are malformed: no socket gets them. If several
- * sources have one number each, no gap can show a loss: the text says so.
+ * sources have one number each, or a number comes more than five times on average, which is more than the copies of a
+ * feed, no gap can show a loss: the text says so.
  */
 void verdict_print_unfollowed(const struct ibvcap_tracker_counts *counts, uint64_t n_malformed,
                               char text[VERDICT_UNFOLLOWED_BYTES]);

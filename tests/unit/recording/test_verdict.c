@@ -140,9 +140,28 @@ Test(verdict, sources_with_one_number_each_show_no_loss)
 	verdict_print_unfollowed(&counts, 0, text);
 	cr_expect_str_eq(text, "sources with one number each 40: does 'sequence' fit the packets?");
 	counts.numbers.arrived = 41;
+	counts.numbers.repeated = 1;
+	verdict_print_unfollowed(&counts, 0, text);
+	cr_expect_str_eq(text, "sources with one number each 40: does 'sequence' fit the packets?");
+	counts.numbers.repeated = 0;
+	counts.numbers.once = 41;
 	verdict_print_unfollowed(&counts, 0, text);
 	cr_expect_str_eq(text, "");
-	counts.n_sources = counts.numbers.arrived = 1;
+	counts.n_sources = counts.numbers.arrived = counts.numbers.once = 1;
 	verdict_print_unfollowed(&counts, 0, text);
 	cr_expect_str_eq(text, "");
+}
+
+Test(verdict, numbers_that_come_again_and_again_show_no_loss)
+{
+	struct ibvcap_tracker_counts counts = {.n_sources = 1,
+	                                       .numbers = {.arrived = 15, .once = 3, .repeated = 12, .sent = 3}};
+	char text[VERDICT_UNFOLLOWED_BYTES];
+
+	verdict_print_unfollowed(&counts, 0, text);
+	cr_expect_str_eq(text, ""); /* five copies of each */
+	counts.numbers.arrived = 604;
+	counts.numbers.repeated = 601;
+	verdict_print_unfollowed(&counts, 0, text);
+	cr_expect_str_eq(text, "repeated 601 of 604 numbers: does 'sequence' fit the packets?");
 }
