@@ -8,6 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#define DAY_NS INT64_C(86400000000000)
+
+const char *status_sensor_doubt(int64_t offset_ns)
+{
+	return offset_ns > DAY_NS || offset_ns < -DAY_NS
+	               ? ": is the sensor's clock set, and does 'sensor_time' fit the packets?"
+	               : "";
+}
+
 /* "820 ns", "461.248 us", "1 s": exactly. */
 static void clock_append_time(char text[STATUS_CLOCK_BYTES], const char *before, uint64_t ns)
 {
@@ -64,7 +73,8 @@ const char *status_clock_text(const struct status_clock *clock, char text[STATUS
 		used += (size_t)snprintf(text + used, STATUS_CLOCK_BYTES - used, "; TAI offset not known");
 	if (clock->sensor_offset_ns != -1)
 		snprintf(text + used, STATUS_CLOCK_BYTES - used,
-		         "; timestamps are the sensor's time + %" PRId64 " ns (%" PRId64 " to %" PRId64 ")",
-		         clock->sensor_offset_ns, clock->sensor_offset_min_ns, clock->sensor_offset_max_ns);
+		         "; timestamps are the sensor's time + %" PRId64 " ns (%" PRId64 " to %" PRId64 ")%s",
+		         clock->sensor_offset_ns, clock->sensor_offset_min_ns, clock->sensor_offset_max_ns,
+		         status_sensor_doubt(clock->sensor_offset_ns));
 	return text;
 }

@@ -45,7 +45,10 @@ struct status_clock {
 		(to)->sensor_offset_max_ns = (from)->sensor_offset_max_ns;   \
 	} while (0)
 
-#define STATUS_CLOCK_BYTES 384
+#define STATUS_CLOCK_BYTES 512
+
+/** What to ask about an offset to the sensor's time that is longer than a day; otherwise "". */
+const char *status_sensor_doubt(int64_t offset_ns);
 
 /** "clock kernel, when it took the packet: error not known; system clock synchronised, …" Returns text. */
 const char *status_clock_text(const struct status_clock *clock, char text[STATUS_CLOCK_BYTES]);

@@ -250,8 +250,9 @@ static void recv_print_sensor(const struct ibvcap_rx_info *info)
 {
 	if (info->sensor_offset_ns != -1)
 		printf("  timestamps are the sensor's time + %" PRId64 " ns (median of the newest second; %" PRId64
-		       " to %" PRId64 ")\n",
-		       info->sensor_offset_ns, info->sensor_offset_min_ns, info->sensor_offset_max_ns);
+		       " to %" PRId64 ")%s\n",
+		       info->sensor_offset_ns, info->sensor_offset_min_ns, info->sensor_offset_max_ns,
+		       status_sensor_doubt(info->sensor_offset_ns));
 }
 
 static json_t *recv_sequence_to_json(const struct recv_summary *summary)

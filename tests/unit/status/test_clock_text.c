@@ -76,5 +76,6 @@ Test(clock_text, the_longest_one_fits)
 
 	cr_expect_not_null(strstr(status_clock_text(&clock, text),
 	                          "; TAI is UTC + 2147483647 s; timestamps are the sensor's time + "
-	                          "-9223372036854775808 ns (-9223372036854775808 to -9223372036854775808)"));
+	                          "-9223372036854775808 ns (-9223372036854775808 to -9223372036854775808): is the "
+	                          "sensor's clock set, and does 'sensor_time' fit the packets?"));
 }
