@@ -495,7 +495,8 @@ static const struct unknown_text {
          "packets came and got no row at about the time of the beginning or the end; whether before or after it, "
          "is not known"},
 	{IBVCAP_UNKNOWN_QUEUES, "queues",
-         "the stream had other queues than those that were read, or packets of a queue came too late"},
+         "the queues that were read were not all of the stream, or not the same all the time (a member of a group gets "
+         "them after its begin), or packets of a queue came too late"},
 	{IBVCAP_UNKNOWN_REMOVED, "removed", "the stream was removed from the configuration"},
 	{IBVCAP_UNKNOWN_ABANDONED, "abandoned", "a member of the group left with packets that it had acquired"},
 	{IBVCAP_UNKNOWN_INTERFACE, "interface",

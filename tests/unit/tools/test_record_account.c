@@ -213,8 +213,9 @@ Test(record_account, the_verdict_of_all_is_the_worst)
 	cr_expect_eq(recording_accounts_unknown(accounts, 3), IBVCAP_UNKNOWN_QUEUES | IBVCAP_UNKNOWN_REMOVED);
 	expect_verdict(
 		IBVCAP_VERDICT_INCOMPLETE,
-		"Incomplete: 8 packets are missing, and maybe more. The stream had other queues than those that "
-		"were read, or packets of a queue came too late. The stream was removed from the configuration.");
+		"Incomplete: 8 packets are missing, and maybe more. The queues that were read were not all of the "
+		"stream, or not the same all the time (a member of a group gets them after its begin), or packets of a "
+		"queue came too late. The stream was removed from the configuration.");
 	accounts[0].rx.unknown = accounts[1].rx.unknown = 0;
 	expect_verdict(IBVCAP_VERDICT_INCOMPLETE, "Incomplete: 8 packets are missing.");
 	filter = "udp";
