@@ -20,7 +20,8 @@ static const char usage[] =
 	"Add streams to the running daemon: all those of FILE (-: standard input), written as in ibvcapd.conf,\n"
 	"streams = ( { ... } ); or one stream, by its keys: name=a interface=eth0 payload_size=1472\n"
 	"flows.destination=239.1.2.3 flows.port=7502. A key of flows that comes for the second time begins the next\n"
-	"flow. Or remove a stream: its consumers still receive the published packets, then the end of the stream.\n"
+	"flow; sequence.offset=2 and sensor_time.offset=8 are written alike. Or remove a stream: its\n"
+	"consumers still receive the published packets, then the end of the stream.\n"
 	"The change lasts until the daemon reads its own file again. Only root and the daemon's user may do this.\n";
 
 static const struct option_row rows[] = {OPTION_SOCKET('s', struct query_options, socket)};

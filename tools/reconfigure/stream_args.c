@@ -8,10 +8,10 @@
 
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyz_"
 
-/* "list.key=value", as the lengths of its parts. list is 0 if there is none. */
+/* "part.key=value", as the lengths of its names. part is 0 if there is none. */
 struct word {
 	const char *text;
-	size_t list;
+	size_t part;
 	size_t key;
 	const char *value;
 };
@@ -22,7 +22,7 @@ static bool split_arg(const char *text, struct word *word)
 
 	*word = (struct word){.text = text};
 	if (n > 0 && text[n] == '.') {
-		word->list = n;
+		word->part = n;
 		text += n + 1;
 		n = strspn(text, NAME_LETTERS);
 	}
@@ -40,7 +40,7 @@ bool stream_args_are_keys(const char *word)
 
 static const char *arg_key(const struct word *word)
 {
-	return word->text + (word->list ? word->list + 1 : 0);
+	return word->text + (word->part ? word->part + 1 : 0);
 }
 
 static bool is_config_literal(const char *value)
@@ -81,6 +81,12 @@ static bool entry_has_key(const struct word *words, int first, int i)
 	return false;
 }
 
+/* flows is a list of groups; sequence and sensor_time are a group each. */
+static bool is_list(const struct word *word)
+{
+	return is_same_text(word->text, word->part, "flows", strlen("flows"));
+}
+
 static void write_args(FILE *to, const struct word *words, int n_words)
 {
 	int first = 0;
@@ -88,13 +94,13 @@ static void write_args(FILE *to, const struct word *words, int n_words)
 	fputs("streams = ( {", to);
 	for (int i = 0; i < n_words; i++) {
 		const struct word *word = &words[i], *before = i > 0 ? word - 1 : &(struct word){0};
-		bool goes_on = before->list && is_same_text(before->text, before->list, word->text, word->list);
+		bool goes_on = before->part && is_same_text(before->text, before->part, word->text, word->part);
 
-		if (before->list && !goes_on)
-			fputs(" } );", to);
-		if (word->list && !goes_on)
-			fprintf(to, " %.*s = ( {", (int)word->list, word->text);
-		if (goes_on && entry_has_key(words, first, i)) {
+		if (before->part && !goes_on)
+			fputs(is_list(before) ? " } );" : " };", to);
+		if (word->part && !goes_on)
+			fprintf(to, " %.*s = %s", (int)word->part, word->text, is_list(word) ? "( {" : "{");
+		if (goes_on && is_list(word) && entry_has_key(words, first, i)) {
 			fputs(" }, {", to);
 			first = i;
 		}
@@ -104,7 +110,9 @@ static void write_args(FILE *to, const struct word *words, int n_words)
 		write_arg_value(to, word->value);
 		fputs(i + 1 < n_words ? "\n" : "", to);
 	}
-	fputs(words[n_words - 1].list ? " } ); } );\n" : " } );\n", to);
+	if (words[n_words - 1].part)
+		fputs(is_list(&words[n_words - 1]) ? " } );" : " };", to);
+	fputs(" } );\n", to);
 }
 
 char *stream_args_text(const char *const *words, int n_words)

@@ -34,15 +34,16 @@ Test(stream_args, a_key_for_the_second_time_begins_the_next_of_the_list)
 	const char *const words[] = {"flows.a=1", "flows.b=2", "flows.a=3", "flows.b=4", "c=5", "more.a=6"};
 
 	expect_text(words, N(words),
-	            "streams = ( { flows = ( { a = 1;\n b = 2;\n }, { a = 3;\n b = 4;\n } ); c = 5;\n more = ( { a = "
-	            "6; } ); } );\n");
+	            "streams = ( { flows = ( { a = 1;\n b = 2;\n }, { a = 3;\n b = 4;\n } ); c = 5;\n more = { a = "
+	            "6; }; } );\n");
 }
 
 Test(stream_args, the_daemon_takes_them_and_names_the_word_that_is_wrong)
 {
 	const char *words[] = {
-		"name=a",          "interface=eth0", "payload_size=1472",           "flows.destination=239.1.2.3",
-		"flows.port=7502", "flows.vlan=5",   "flows.destination=239.1.2.4", "flows.port=7502"};
+		"name=a",           "interface=eth0",    "payload_size=1472",           "flows.destination=239.1.2.3",
+		"flows.port=7502",  "flows.vlan=5",      "flows.destination=239.1.2.4", "flows.port=7502",
+		"sequence.bytes=4", "sequence.offset=2", "sensor_time.bytes=8"};
 	struct config *config = NULL;
 	struct failure failure;
 	char *text = stream_args_text(words, N(words));
@@ -50,6 +51,7 @@ Test(stream_args, the_daemon_takes_them_and_names_the_word_that_is_wrong)
 	cr_assert(eq(int, config_load_text("arguments", text, &config, &failure), 0), "%s", failure.text);
 	cr_expect(eq(u32, config->streams[0].n_flows, 2));
 	cr_expect(eq(int, config->streams[0].flows[0].vlan, 5));
+	cr_expect(config->streams[0].sequence.bytes == 4 && config->streams[0].sequence.offset == 2);
 	config_free(config);
 	free(text);
 	words[4] = "flows.port=65536";
