@@ -119,7 +119,7 @@ def main(stream, stations, channels, blocks, out, wait=2.0):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 6:
+    if len(sys.argv) not in (6, 7) or not all(word.isdigit() for word in sys.argv[2:5]):
         sys.exit(__doc__)
     try:
         main(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5], *map(float, sys.argv[6:]))

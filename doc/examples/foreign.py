@@ -6,6 +6,7 @@ Julia's ccall, LuaJIT's ffi and others do the same: load libibvcap.so.0, write d
 look at the rows where they are. Here by ctypes and NumPy, without the package ibvcap.
 """
 import ctypes
+import signal
 import sys
 from ctypes import POINTER, Structure, byref, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
@@ -75,6 +76,7 @@ def send(channel, n):
     library.ibvcap_tx_close(handle)
 
 
-if len(sys.argv) != 4 or sys.argv[1] not in ("receive", "send"):
+if len(sys.argv) != 4 or sys.argv[1] not in ("receive", "send") or not sys.argv[3].isdigit():
     sys.exit(__doc__)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
 {"receive": receive, "send": send}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))

@@ -4,6 +4,7 @@
 
 In a window, four times a second; with PICTURE, for some seconds and then to that file.
 """
+import signal
 import sys
 import time
 
@@ -53,8 +54,14 @@ class Plot:
             self.below.set(xlabel=f"byte of a payload of {len(newest)}")
 
 
-if len(sys.argv) not in (2, 4) or sys.argv[1].startswith("-"):
+if len(sys.argv) not in (2, 4) or sys.argv[1].startswith("-") or \
+        not all(word.replace(".", "", 1).isdigit() for word in sys.argv[3:]):
     sys.exit(__doc__)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
+if len(sys.argv) == 2 and plt.get_backend().lower() == "agg":
+    print("live_plot.py: there is no display for a window, or no python3-tk; this writes a picture of 10 s: "
+          f"live_plot.py {sys.argv[1]} plot.png 10", file=sys.stderr)
+    sys.exit(69)  # EX_UNAVAILABLE
 with ibvcap.open(sys.argv[1]) as stream:
     plot = Plot(stream)
     if len(sys.argv) > 2:

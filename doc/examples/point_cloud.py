@@ -6,6 +6,7 @@ SOURCE is a recording or a stream of the sensor's lidar packets (firmware 2.2 or
 those of an ideal OS0 or OS1; the sensor's metadata has the exact ones.
 """
 import os
+import signal
 import sys
 
 import matplotlib
@@ -52,8 +53,9 @@ def points(measurements, ranges, elevation):
     return xyz[ranges > 0]
 
 
-if len(sys.argv) < 3:
+if len(sys.argv) not in (3, 4) or not all(word.isdigit() for word in sys.argv[3:]):
     sys.exit(__doc__)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
 name, picture, most = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 64
 with ibvcap.open_source(name, start=ibvcap.OLDEST) as source:
     rows, meta = source.read(4 * most, timeout=30)

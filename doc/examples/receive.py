@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """receive.py STREAM [SECONDS]: for each second, how many packets came, their mean payload byte, and what is missing."""
+import signal
 import sys
 import time
 
@@ -8,8 +9,9 @@ import numpy as np
 
 import ibvcap
 
-if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-") or not all(word.isdigit() for word in sys.argv[2:]):
     sys.exit(__doc__)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
 stream, seconds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10
 
 with ibvcap.open(stream) as receiver:

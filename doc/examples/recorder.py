@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """recorder.py STREAM FILE SECONDS: payload rows to FILE, their times and lengths to FILE.meta, for numpy.fromfile()."""
-import sys, time  # noqa: E401  pylint: disable=multiple-imports
+import contextlib, sys, time  # noqa: E401  pylint: disable=multiple-imports
 import ibvcap, numpy as np  # noqa: E401  pylint: disable=multiple-imports
 
-if len(sys.argv) < 4:
+if len(sys.argv) != 4 or not sys.argv[3].replace(".", "", 1).isdigit():
     sys.exit(__doc__)
-with ibvcap.open(sys.argv[1]) as receiver, open(sys.argv[2], "wb") as rows, open(sys.argv[2] + ".meta", "wb") as meta:
+with contextlib.suppress(KeyboardInterrupt), ibvcap.open(sys.argv[1]) as receiver, \
+        open(sys.argv[2], "wb") as rows, open(sys.argv[2] + ".meta", "wb") as meta:
     end = time.monotonic() + float(sys.argv[3])
     while (left := end - time.monotonic()) > 0 and (batch := receiver.take(left)) is not None:
         rows.write(memoryview(batch))

@@ -6,6 +6,7 @@ SOURCE is a recording or a stream with one VDIF frame a packet (VDIF 1.1.1, real
 first.
 """
 import os
+import signal
 import sys
 
 import matplotlib
@@ -17,6 +18,7 @@ import numpy as np
 import ibvcap
 
 LINES = 512  # of a spectrum
+ENOUGH = 256  # packets of a stream, to say that it has no VDIF frame
 
 
 def numbers(header):
@@ -55,6 +57,8 @@ def receive(source, most):
         rows, lengths = frames_of(batch)
         n_packets += len(batch)
         if not len(rows):
+            if not found and n_packets >= ENOUGH and isinstance(source, ibvcap.Receiver):
+                break
             continue
         lines, frames = spectra(rows, int(lengths[0]))
         for line, number in zip(lines, frames):
@@ -64,13 +68,13 @@ def receive(source, most):
         if len(found) >= most:
             break
     if not found:
-        sys.exit(f"{sys.argv[1]} has no VDIF frame: none of its {n_packets} UDP packets has its length in the third "
-                 "word")
+        sys.exit(f"{sys.argv[1]} has no VDIF frame: none of {n_packets} UDP packets has its length in the third word")
     return np.array(found[:most])
 
 
-if len(sys.argv) < 3:
+if len(sys.argv) not in (3, 4) or not all(word.isdigit() for word in sys.argv[3:]):
     sys.exit(__doc__)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
 name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1000
 with ibvcap.open_source(name, start=ibvcap.OLDEST) as opened:
     levels = 10 * np.log10(receive(opened, n) + 1e-9)

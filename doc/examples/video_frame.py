@@ -5,6 +5,7 @@
 SOURCE is a recording or a stream of RFC 4175 (SMPTE ST 2110-20), YCbCr 4:2:2 of 8 bits. A placer puts packets into an
 array for each timestamp, by their numbers. Missing packets stay grey.
 """
+import signal
 import struct
 import sys
 
@@ -14,6 +15,7 @@ import numpy as np
 import ibvcap
 
 RTP = {"offset": 2, "bytes": 2, "source": "none", "frame_offset": 4, "frame_bytes": 4}  # number, timestamp
+ENOUGH = 256  # packets of a stream, to say that it has no RTP
 
 
 def pieces(packet):
@@ -47,17 +49,26 @@ def image_of(array):
 
 
 def frames(source):
-    """Each frame as a placed array, in order."""
+    """Each frame as a placed array, in order, from the first batch with RTP on."""
     placer = ibvcap.Placer(RTP, numbers=8192, row_bytes=1500, max_sources=1)
+    n_packets = n_rtp = 0
     for batch in source:
-        placer.add(batch)
-        yield from placer
+        n_packets += len(batch)
+        n_rtp += int((np.asarray(batch)[:, 0] >> 6 == 2).sum())  # the version
+        if n_rtp:
+            placer.add(batch)
+            yield from placer
+        elif n_packets >= ENOUGH and isinstance(source, ibvcap.Receiver):
+            break
+    if not n_rtp:
+        sys.exit(f"{name} has no RTP: none of {n_packets} UDP packets begins with its version, 2")
     placer.flush()
     yield from placer
 
 
-if len(sys.argv) < 3:
+if len(sys.argv) not in (3, 4) or not all(word.isdigit() for word in sys.argv[3:]):
     sys.exit(__doc__)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
 name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 2  # the first may be a part
 number = 0
 with ibvcap.open_source(name) as opened:

@@ -3,12 +3,14 @@
 """watch.py STREAM... [SECONDS]: several streams and a timer in one thread, by asyncio."""
 import asyncio
 import collections
+import signal
 import sys
 
 import ibvcap
 
 if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
     sys.exit(__doc__)
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
 seconds = float(sys.argv.pop()) if sys.argv[-1].replace(".", "").isdigit() else 1e9
 counts = collections.Counter()
 

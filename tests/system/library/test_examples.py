@@ -120,11 +120,11 @@ def test_a_frame_of_video_out_of_rtp(tmp_path):
 
 
 DATA = testbed.ROOT / "tests/data"
-LACKING = [("spectrometer.py", DATA / "lidar-os0-32.pcap", "has no VDIF frame: none of its 74 UDP packets"),
+LACKING = [("spectrometer.py", DATA / "lidar-os0-32.pcap", "has no VDIF frame: none of 74 UDP packets"),
            ("point_cloud.py", DATA / "rtp-ffmpeg.pcap", r"none of the first 203 packets .*, and these packets \["),
-           ("video_frame.py", DATA / "lidar-os0-32.pcap", "is no video of RFC 4175"),
+           ("video_frame.py", DATA / "lidar-os0-32.pcap", "has no RTP: none of 74 UDP packets"),
            ("video_frame.py", DATA / "rtp-ffmpeg.pcap", "is no video of RFC 4175"),
-           ("video_frame.py", DATA / "lidar-vli16-one.pcap", "has [01] frames of RTP, and no frame 2"),
+           ("video_frame.py", DATA / "lidar-vli16-one.pcap", "has no RTP: none of 1 UDP packets"),
            *[(name, "sky.pcapng", "NoFile: .* sky.pcapng: there is no such file") for name in
              ("spectrometer.py", "point_cloud.py", "video_frame.py")]]
 
@@ -138,15 +138,24 @@ def test_what_a_file_lacks_is_said(name, source, text, tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.glob("**/*.py")))
-def test_a_program_without_arguments_or_with_help_says_how_it_is_called(name):
+def test_a_program_with_wrong_arguments_or_help_says_how_it_is_called(name):
     for module in ("matplotlib", "mpi4py") if name != "cuda/spectrometer.py" else ():
         if module in (EXAMPLES / name).read_text():
             pytest.importorskip(module)
-    for arguments in ([], ["--help"]):
+    for arguments in ([] if name == "watch.py" else ["60", "3", "capture"], ["--help"]):
         done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True,
                               check=False, env=environment())
         said = done.stdout + done.stderr
         assert "Traceback" not in said and re.search(name.rpartition("/")[2] + ".* [A-Z]{3}", said), said
+
+
+def test_a_plot_in_a_window_without_a_display_names_the_picture():
+    pytest.importorskip("matplotlib")
+    bare = {name: value for name, value in environment().items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    done = subprocess.run([sys.executable, EXAMPLES / "live_plot.py", "lidar"], capture_output=True, text=True,
+                          check=False, env=bare)
+    assert done.returncode == 69 and "there is no display" in done.stderr and "live_plot.py lidar plot.png 10" in \
+        done.stderr
 
 
 # ---- streams -------------------------------------------------------------------------------------------------------
@@ -208,6 +217,23 @@ def test_programs_that_read_a_stream(daemon, wire, tmp_path):
     assert (meta["length"] == SIZE).all() and (np.diff(meta["timestamp_ns"].astype(np.int64)) >= 0).all()
     expect_picture(tmp_path / "live.png")
     assert float(said["live_plot"][0]) <= N + 1e-6, "packets that the curve of the rate stands for"
+    expect_what_a_stream_lacks(one, wire, tmp_path, environment(**more))
+
+
+def expect_what_a_stream_lacks(one, wire, tmp_path, environment_):
+    wait_until(lambda: not one.status()["consumers"], 30, one.status)
+    texts = {"spectrometer.py": "lidar has no VDIF frame: none of ", "video_frame.py": "lidar has no RTP: none of "}
+    running = {name: subprocess.Popen([sys.executable, EXAMPLES / name, "lidar", tmp_path / "picture.png"], text=True,
+                                      stderr=subprocess.PIPE, env=environment_) for name in texts}
+    wait_until(lambda: len(one.status()["consumers"]) == len(running), 30, one.status)
+    for _ in range(256):
+        wire.send(wire.frame(payload(7), 7502))
+    said = {name: process.communicate(timeout=60)[1] for name, process in running.items()}
+    for name, process in running.items():
+        assert process.returncode == 1 and said[name].startswith(texts[name]), said
+    done = subprocess.run([sys.executable, EXAMPLES / "ab_merge.py", "lidar", "lidar"], capture_output=True, text=True,
+                          check=False, env=environment_)
+    assert done.returncode == 1 and done.stderr.startswith("stream lidar has no 'sequence' in ibvcapd"), done.stderr
 
 
 def test_a_foreign_language_sends(start_daemon, wire):

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement in Python: arrays without a copy, their memory, places for NumPy, and the merge of two feeds."""
 import gc
+import itertools
 import os
 import random
 import runpy
 import signal
+import struct
 import subprocess
 import threading
 import weakref
+from types import SimpleNamespace
 from unittest import mock
 
+import dpkt
 import numpy as np
 import pytest
 
@@ -396,19 +400,63 @@ def test_one_silent_feed_stops_nothing(feeds, wire):
 
 def test_a_feed_that_never_pauses_does_not_delay_the_other():
     ends, ending, sides = os.pipe(), [], []
+    times = (struct.pack("<Q", i) for i in itertools.count())
 
     def add(_batch, side):
         sides.append(side)
         if len(sides) == 6:
-            ending.append(True)
+            ending.extend([0, 0])
         assert len(sides) < 100, "the second feed has no turn"
 
-    feeds = [mock.Mock(**{"fileno.return_value": end, "take.return_value": b"a batch"}) for end in ends]
+    feeds = [mock.Mock(**{"fileno.return_value": end,
+                          "acquire.side_effect": lambda *_: SimpleNamespace(meta=next(times))}) for end in ends]
     placer = mock.MagicMock(add=add)
     runpy.run_path(str(MERGE))["merge"](feeds, placer, 0.2, ending)
     for end in ends:
         os.close(end)
     assert sides == [0, 1, 0, 1, 0, 1]
+
+
+def histories(tmp_path, ending):
+    """Two feeds of 1.5 s, the second 10 ms behind, each without every 50th number; and their readers, as receivers."""
+    left = {"a", "b"}
+    for name, delay, lost in (("a", 0, 20), ("b", 0.01, 40)):
+        with open(tmp_path / name, "wb") as file:
+            writer = dpkt.pcap.Writer(file, nano=True)
+            for number in (number for number in range(3000) if number % 50 != lost):
+                udp = dpkt.udp.UDP(sport=1, dport=7502, ulen=16, data=number.to_bytes(8, "big"))
+                ip = dpkt.ip.IP(p=17, src=bytes(4), dst=bytes(4), data=udp, len=36)
+                writer.writepkt(dpkt.ethernet.Ethernet(data=ip), 1e9 + number / 2000 + delay)
+
+    def reader(name, end):
+        recording = ibvcap.open_recording(tmp_path / name)
+
+        def acquire(most, _timeout):
+            batch = recording.acquire(most)
+            if batch is None:
+                left.discard(name)
+                if not left:
+                    ending.extend([2**62, 2**62])
+            return batch
+        return SimpleNamespace(fileno=lambda: end, acquire=acquire)
+    return reader
+
+
+@pytest.mark.parametrize("interrupted_at", [None, 0.75])
+def test_a_long_history_of_two_feeds_loses_nothing_that_one_has(interrupted_at, tmp_path, capsysbinary):
+    ending = [] if interrupted_at is None else [int((1e9 + interrupted_at) * 1e9)]
+    reader, ends = histories(tmp_path, ending), os.pipe()
+    placer = ibvcap.Placer({"offset": 0, "bytes": 8, "source": "none"}, sides=2, numbers=256, window=16, deadline=0.2,
+                           max_sources=1, row_bytes=8)
+    example = runpy.run_path(str(MERGE))
+    if example["merge"]([reader(name, end) for name, end in zip("ab", ends)], placer, 0.2, ending):
+        placer.flush()
+    example["write_arrays"](placer)
+    for end in ends:
+        os.close(end)
+    numbers = np.frombuffer(capsysbinary.readouterr().out, ">u8").tolist()
+    assert numbers == list(range(len(numbers))) and placer.counts["missing"] == 0
+    assert len(numbers) == 3000 if interrupted_at is None else 1500 <= len(numbers) < 1800
 
 
 def test_the_description_of_a_stream(feeds):
