@@ -174,6 +174,11 @@ static bool syntax_judge_word(const struct syntax_walk *walk, const struct token
 		                  word->start);
 	if (*word->start == '@')
 		return syntax_judge_include(walk, word, n);
+	if (!syntax_is_value(walk) && walk->before.kind == TOKEN_WORD && *walk->before.start != '@' &&
+	    !syntax_is_key(*walk))
+		return syntax_set(walk, word->line,
+		                  "%.*s behind a value: accepted is one value, without a unit, and ';'", n,
+		                  word->start);
 	if (!syntax_is_value(walk) && token_is(&walk->before, ',') && syntax_is_number_or_boolean(word))
 		return syntax_set(
 			walk, word->line,

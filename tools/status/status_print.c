@@ -74,14 +74,17 @@ static void print_stream_line(const struct status_view *view, const struct ibvca
 	struct status_clock clock;
 	struct stream_sum sum;
 
-	printf("stream %s: %s on %s%s, %s; %u B a payload, %u blocks of %u slots, pages of %u KiB", stream->name,
-	       stream->state, stream->interface, device_text(stream->device, stream->interface, device),
-	       stream->backend, stream->slot_bytes, stream->n_blocks, stream->slots_per_block,
-	       stream->page_bytes / 1024);
+	printf("stream %s: %s on %s%s, %s", stream->name, stream->state, stream->interface,
+	       device_text(stream->device, stream->interface, device), stream->backend);
+	if (stream->n_blocks)
+		printf("; %u B a payload, %u blocks of %u slots, pages of %u KiB", stream->slot_bytes, stream->n_blocks,
+		       stream->slots_per_block, stream->page_bytes / 1024);
 	if (stream->n_queues > 1)
 		printf("; %u queues", stream->n_queues);
 	STATUS_CLOCK_COPY(&clock, stream);
-	printf("\n  %s\n", status_clock_text(&clock, clock_text));
+	putchar('\n');
+	if (stream->n_blocks)
+		printf("  %s\n", status_clock_text(&clock, clock_text));
 	if (stream->offloads[0])
 		printf("  %s\n", stream->offloads);
 	if (stream->closed_why[0])

@@ -183,6 +183,7 @@ MISTAKES = (
     (one_stream(port="[7502, 7503]"), CONFIG, "port is an array", "each number has an entry of its own"),
     (one_stream(destination="10.77.0.1:7502"), CONFIG, "the port is a key of its own: port = N"),
     (one_stream(keys='sequence = "rtp";'), CONFIG, "sequence is a string", '@include "ibvcapd/sequence/NAME.conf"'),
+    (one_stream(keys="history_blocks = 64 kB;"), CONFIG, "kB behind a value: accepted is one value, without a unit"),
     (one_stream(port="7502, 7503"), CONFIG, "7503 is a second value", "each port has a flow of its own"),
     (checks(f"streams = {{ {SAMPLE} }};"), CONFIG, "c.conf:1: a group without a key", "key = ( {"),
     (one_stream(port="7502-7510"), CONFIG, "7502-7510 is no number", "without a unit or a range"),
