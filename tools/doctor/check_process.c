@@ -26,7 +26,7 @@ static struct finding *add_process_finding(const struct doctor_process *process,
 	case DOCTOR_SELF:
 		break;
 	}
-	return finding_add(findings, check, "this process (no ibvcapd was found)");
+	return finding_add(findings, check, "this process (no ibvcapd answers this user)");
 }
 
 static void check_process_memlock(const struct doctor_process *process, struct findings *findings)

@@ -202,7 +202,7 @@ def test_a_daemon_of_any_account_with_a_place_of_its_own_for_the_socket_is_known
 
     assert process() == f"ibvcapd (pid {one.pid()})"
     tmp.chmod(0o1777)  # where anybody could listen
-    assert "no ibvcapd was found" in process()
+    assert "no ibvcapd answers this user" in process()
 
 
 def test_a_process_that_keeps_memory_of_a_ring_that_has_ended_is_named(net, wire, daemon, consumer):
