@@ -28,14 +28,19 @@ static void client_name_user(uid_t uid, char name[NAME_BYTES])
 		snprintf(name, NAME_BYTES, "user %u", (unsigned)uid);
 }
 
-static bool client_name_group(gid_t gid, char name[NAME_BYTES])
+/* The name of the group, and whether the user database has the user in it. */
+static bool client_find_group(gid_t gid, const char *user, char name[NAME_BYTES], bool *has_user)
 {
 	char buffer[ENTRY_BYTES];
 	struct group entry, *found = NULL;
 
-	if (getgrgid_r(gid, &entry, buffer, sizeof(buffer), &found) == 0 && found)
-		snprintf(name, NAME_BYTES, "%s", entry.gr_name);
-	return found;
+	if (getgrgid_r(gid, &entry, buffer, sizeof(buffer), &found) != 0 || !found)
+		return false;
+	snprintf(name, NAME_BYTES, "%s", entry.gr_name);
+	*has_user = false;
+	for (char *const *member = entry.gr_mem; *member; member++)
+		*has_user |= strcmp(*member, user) == 0;
+	return true;
 }
 
 /* Only members of the socket's group may connect, unless the configuration says something else. */
@@ -43,6 +48,7 @@ static int client_explain_denied(const char *path)
 {
 	char user[NAME_BYTES], group[NAME_BYTES];
 	struct stat status;
+	bool has_user;
 
 	client_name_user(geteuid(), user);
 	if (stat(path, &status) < 0 && errno == EACCES)
@@ -52,11 +58,17 @@ static int client_explain_denied(const char *path)
 		                 path, user, path);
 	/* A daemon that stays root has root's group, and nobody should join that. */
 	if (stat(path, &status) == 0 && status.st_mode & S_IWGRP && status.st_gid &&
-	    client_name_group(status.st_gid, group))
+	    client_find_group(status.st_gid, user, group, &has_user)) {
+		if (has_user)
+			return error_set(-EACCES,
+			                 "control socket '%s': %s is in group %s, but this process is not: log in "
+			                 "again, or: newgrp %s",
+			                 path, user, group, group);
 		return error_set(-EACCES,
 		                 "control socket '%s': %s is not in group %s: sudo usermod -aG %s %s, then log in "
 		                 "again",
 		                 path, user, group, group, user);
+	}
 	return error_set(-EACCES,
 	                 "control socket '%s': not for %s; the daemon's configuration (control) says which group may "
 	                 "connect",

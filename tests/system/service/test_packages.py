@@ -152,6 +152,8 @@ def walk_to_the_first_packet(machine):
     send, receive = commands[8:]
     said = machine.must(*member, "bash", "-c", f"{send} {receive} --count 500 --json; kill %1; wait")
     assert json.loads(said)["pattern"]["received"] == 500
+    before_the_login = [*member[:-1], "--clear-groups"]
+    assert "newgrp ibvcap" in machine.call(*before_the_login, "ibvcap", "status").stderr
 
 
 def test_they_install_run_and_leave_nothing_when_purged(clean):
