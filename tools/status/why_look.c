@@ -111,12 +111,15 @@ static bool is_worth_a_line(const struct why_arrival *at)
 
 static void write_advice_on_nothing(struct why_look *look)
 {
-	if (look->n_nearest == 0)
+	const char *firewall = "a firewall of this machine does not hide packets from this look";
+
+	if (look->n_nearest == 0 && strcmp(look->interface, "lo") == 0)
+		why_append(look->advice, "no UDP arrives on lo: check the sender's destination; %s", firewall);
+	else if (look->n_nearest == 0)
 		why_append(look->advice,
 		           "no UDP for this machine arrives on %s: check the cable, the sender's destination and its "
-		           "route; a switch sends a group's packets only to ports that joined it, and a firewall of "
-		           "this machine is behind the look",
-		           look->interface);
+		           "route; a switch sends a group's packets only to ports that joined it; %s",
+		           look->interface, firewall);
 }
 
 void why_look_compare(const struct status_view *view, struct why_look *look)

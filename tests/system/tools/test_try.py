@@ -124,7 +124,10 @@ def test_its_end_is_the_daemons_if_that_does_not_start(wire, try_on):
                          (("-w", "-p", wire.interface, "7502"), "exclude each other"),
                          (("-c", "x", wire.interface, "7502"), "it needs --write"),
                          (("-t", "1.5", wire.interface, "7502"), "--duration 1.5"),
-                         ((wire.interface, "http"), "'http' is no port")):
+                         ((wire.interface, "http"), "'http' is no port"),
+                         (("-r", PROGRAM, wire.interface, "10.0.0.1:1", "10.0.0.1:2"), "one destination, and here"),
+                         (("-r", PROGRAM, wire.interface, "10.0.0.0/8:1"), "10.0.0.0/8:1 is a prefix"),
+                         (("-r", PROGRAM, wire.interface, "255.255.255.255:1"), "is a broadcast address")):
         process = try_on(*wrong)
         assert named in process.communicate(timeout=30)[0]
         assert process.returncode == 64
@@ -194,8 +197,9 @@ def test_the_daemons_warnings_are_shown(wire, try_on):
 
 
 def test_no_packet_is_no_loss_and_no_mystery(wire, try_on):
-    process = try_on("-b", "packet", "-t", "1", wire.interface, "7502")
+    process = try_on("-b", "packet", "-t", "1", wire.interface, "10.77.0.0/24:7502")
     said = process.communicate(timeout=30)[0]
+    assert "echo hello" not in said, "that it matches a prefix is not known"
     assert "\nnot proven\n  no packet came, so there is nothing to judge: see below what did arrive\n" in said, said
     assert "No packet came." in said and "\nUDP that arrived on all interfaces in 1.0 s: 0 datagrams\n" in said
     assert process.returncode == 0
@@ -302,7 +306,8 @@ def test_the_configuration_that_it_prints_joins_fragments_if_some_come(net, wire
     """Its comment says that the daemon joins them only where the rows are long enough for that."""
     set_mtu(net, wire, 1500)
     blind = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
-    said = try_on("--print", wire.interface, "7502", under=blind).communicate(timeout=30)[0]
+    said, status = written(try_on("--print", wire.interface, "7502", under=blind))
+    assert status == 77, "root without the right"
     assert "payload_size = 1472;" in said and "Otherwise rows get pieces only" in said, said
     assert "this did not look at what arrives, which takes CAP_NET_RAW (sudo)" in said
     sent = sum((frames.fragments(bytes(25000), wire.address, 7502, wire.mac_bytes(), 1500, wire.tx_address,

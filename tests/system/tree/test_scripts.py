@@ -475,9 +475,14 @@ def test_quickstart_explains_itself_and_refuses_what_is_no_capture_before_the_bu
     assert run(ROOT / "scripts/quickstart", "--nonsense").returncode == 64
     if os.geteuid() != 0:
         pytest.skip("must be root")
-    for words, said in (["--plot"], "--plot needs a PICTURE"), (["7502", "lo"], "scripts/quickstart lo 7502"):
+    for words, code, said in ((["--plot"], 64, "--plot needs a PICTURE"),
+                              (["7502", "lo"], 64, "scripts/quickstart lo 7502"),
+                              (["lo", "seven"], 64, "'seven' is no port"),
+                              (["lo", "75020"], 64, "'75020' is no port"),
+                              (["--plot", tmp_path / "no/x.png"], 73, f"there is no directory {tmp_path}/no")):
         result = run(ROOT / "scripts/quickstart", *words)
-        assert result.returncode == 64 and said in result.stderr, result.stderr
+        assert result.returncode == code and said in result.stderr, result.stderr
+        assert "build" not in result.stdout
     (tmp_path / "text").write_text("This is no capture.")
     (tmp_path / "gz").write_bytes(b"\x1f\x8b\x08 and so on")
     for name, code, said in (("none", 66, "no such capture: "), ("text", 65, "text: not a capture in pcap or pcapng"),
@@ -541,6 +546,12 @@ def test_quickstart_says_last_what_of_a_capture_was_not_sent(tmp_path, skipped, 
     (tmp_path / "lidar.0.error").write_text("ibvcap replay: /one: damaged\n")
     result = quickstart_functions(["/one", "/other"], f"work={tmp_path}; not_sent")
     assert result.returncode == 1 and result.stdout.startswith("ibvcap replay: /one: damaged\n")
+
+
+def test_quickstart_says_last_what_failed(tmp_path):
+    (tmp_path / "log").write_text("a line of the build\n")
+    result = quickstart_functions([LIDAR], f'log={tmp_path}/log; fail "the build failed"')
+    assert result.returncode == 1 and result.stderr.endswith("\nquickstart: the build failed\n"), result.stderr
 
 
 def test_quickstart_says_once_what_was_lost_before_the_flow_rules(tmp_path):

@@ -47,7 +47,7 @@ static void arrive(unsigned interface, int vlan, const char *source, const char 
 static void compare(void)
 {
 	look.stream = &stream;
-	look.interface = "eth0";
+	look.interface = stream.interface;
 	look.interface_index = 7;
 	look.n_nearest = 0;
 	why_look_compare(&view, &look);
@@ -123,7 +123,13 @@ Test(why_look, datagrams_longer_than_a_row_are_said)
 Test(why_look, nothing_that_arrives_has_an_advice)
 {
 	compare();
-	cr_expect(ne(ptr, (void *)strstr(look.advice, "no UDP for this machine arrives on eth0"), NULL));
+	cr_expect(
+		ne(ptr, (void *)strstr(look.advice, "no UDP for this machine arrives on eth0: check the cable"), NULL));
+	look.advice[0] = '\0';
+	strcpy(stream.interface, "lo");
+	compare();
+	cr_expect(ne(ptr, (void *)strstr(look.advice, "no UDP arrives on lo: check the sender's destination"), NULL));
+	cr_expect(eq(ptr, (void *)strstr(look.advice, "cable"), NULL));
 }
 
 Test(why_look, a_flood_of_destinations_does_not_hide_one_that_has_many_datagrams)
