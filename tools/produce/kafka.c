@@ -207,9 +207,11 @@ void kafka_close(struct kafka *kafka)
 
 static bool is_too_late(struct kafka *kafka)
 {
-	if (!kafka->stopped_ns && stop_signal_came())
-		kafka->stopped_ns = time_monotonic_ns();
-	return kafka->stopped_ns && time_monotonic_ns() - kafka->stopped_ns > FINISH_NS;
+	const uint64_t now_ns = time_monotonic_ns();
+
+	if (!kafka->stopped_ns && (stop_signal_came() || now_ns >= kafka->end_ns))
+		kafka->stopped_ns = now_ns;
+	return kafka->stopped_ns && now_ns - kafka->stopped_ns > FINISH_NS;
 }
 
 void kafka_put_number(rd_kafka_headers_t *headers, const char *name, uint64_t value)
@@ -240,10 +242,29 @@ void kafka_send(struct kafka *kafka, int flags, const char *key, void *value, si
 	count_failure(kafka, error, false, n);
 }
 
+static void say_undelivered(struct kafka *kafka, const char *what)
+{
+	char brokers[ERROR_BYTES] = "";
+	size_t size = sizeof(brokers);
+
+	rd_kafka_conf_get(rd_kafka_conf(kafka->handle), "bootstrap.servers", brokers, &size);
+	fprintf(stderr, "ibvcap produce: %d messages of topic '%s' %s %s\n", rd_kafka_outq_len(kafka->handle),
+	        rd_kafka_topic_name(kafka->topic), what, brokers);
+}
+
 void kafka_finish(struct kafka *kafka)
 {
-	while (rd_kafka_flush(kafka->handle, STEP_MS) == RD_KAFKA_RESP_ERR__TIMED_OUT && !is_too_late(kafka))
-		;
+	const uint64_t begun_ns = time_monotonic_ns();
+	bool is_told = false;
+
+	while (rd_kafka_flush(kafka->handle, STEP_MS) == RD_KAFKA_RESP_ERR__TIMED_OUT && !is_too_late(kafka)) {
+		if (!is_told && time_monotonic_ns() - begun_ns >= TIME_SECOND_NS) {
+			is_told = true;
+			say_undelivered(kafka, "wait for the brokers");
+		}
+	}
+	if (rd_kafka_outq_len(kafka->handle))
+		say_undelivered(kafka, "are given up: the brokers did not take them:");
 	rd_kafka_purge(kafka->handle, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
 	rd_kafka_flush(kafka->handle, STEP_MS * 20);
 }

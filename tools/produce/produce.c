@@ -110,7 +110,8 @@ static int take_packets(struct producer *producer)
 	bool silence_told = false;
 	int r = 0;
 
-	while (r >= 0 && left && !stop_signal_came() && time_monotonic_ns() - begun_ns < options->duration_ns &&
+	producer->kafka.end_ns = options->duration_ns == UINT64_MAX ? UINT64_MAX : begun_ns + options->duration_ns;
+	while (r >= 0 && left && !stop_signal_came() && time_monotonic_ns() < producer->kafka.end_ns &&
 	       rd_kafka_fatal_error(producer->kafka.handle, NULL, 0) == RD_KAFKA_RESP_ERR_NO_ERROR) {
 		r = take_batch(producer, &left);
 		send_old(producer);

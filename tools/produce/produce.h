@@ -47,7 +47,8 @@ struct kafka {
 	rd_kafka_t *handle;
 	rd_kafka_topic_t *topic;
 	size_t message_bytes; /* limit of a message with its key and its headers */
-	uint64_t stopped_ns;  /* when the signal to stop was seen; 0: not yet */
+	uint64_t end_ns;      /* when the duration ends, by CLOCK_MONOTONIC; UINT64_MAX: never */
+	uint64_t stopped_ns;  /* when the signal to stop, or the end of the duration, was seen; 0: not yet */
 	bool is_failing;
 	struct kafka_sum sum;
 };
@@ -66,7 +67,7 @@ void kafka_put_number(rd_kafka_headers_t *headers, const char *name, uint64_t va
 void kafka_send(struct kafka *kafka, int flags, const char *key, void *value, size_t bytes, rd_kafka_headers_t *headers,
                 uint64_t n);
 
-/** Wait until each message is delivered, or has failed; for some seconds at most after a signal to stop. */
+/** Wait until each message is delivered, or has failed; for some seconds at most after a signal or the duration. */
 void kafka_finish(struct kafka *kafka);
 
 /* ---- messages -------------------------------------------------------------------------------------- */

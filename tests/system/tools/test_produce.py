@@ -187,10 +187,10 @@ def test_what_is_not_delivered_is_in_the_sum_with_its_cause(daemon, wire, cluste
     assert [number for message in cluster.read() for number in numbers_in(message)] == [*range(100), *range(150, 200)]
 
 
-def hold_back(one, wire, cluster, produce, tmp):
+def hold_back(one, wire, cluster, produce, tmp, *options):
     """4000 packets for a ring of 1024, while no broker answers."""
-    producer = produce(one, cluster, tmp, "--wait", "0.2", message_max_bytes=131072, queue_buffering_max_kbytes=256,
-                       reconnect_backoff_max_ms=100)
+    producer = produce(one, cluster, tmp, "--wait", "0.2", *options, message_max_bytes=131072,
+                       queue_buffering_max_kbytes=256, reconnect_backoff_max_ms=100)
     cluster.set_up(False)
     for first in range(0, 4000, 200):
         send(wire, range(first, first + 200))
@@ -216,12 +216,15 @@ def test_slow_brokers_hold_it_back_and_what_it_misses_is_skipped(daemon, wire, c
 
 
 @pytest.mark.skipif(not os.environ.get("IBVCAP_ALL"), reason="takes 12 s: only with scripts/test --all")
-def test_a_signal_ends_it_in_time_though_no_broker_answers(daemon, wire, cluster, produce, tmp):
+@pytest.mark.parametrize(("stop", "options"), [(signal.SIGTERM, []), (None, ["--duration", 4])])
+def test_a_signal_or_the_duration_ends_it_though_no_broker_answers(daemon, wire, cluster, produce, tmp, stop, options):
     one = daemon([stream(wire, history_blocks=16)])
-    producer = hold_back(one, wire, cluster, produce, tmp)
+    producer = hold_back(one, wire, cluster, produce, tmp, *options)
     begun = time.monotonic()
-    code, total = producer.finish(signal.SIGTERM)
-    assert 8 < time.monotonic() - begun < 14
+    code, total = producer.finish(stop)
+    assert 8 < time.monotonic() - begun < 20
+    assert "messages of topic 'lidar' are given up: the brokers did not take them: 127.0.0.1:" in \
+        producer.log.read_text()
     assert (code, total["delivered"]) == (1, 0) and total["lag"] > 3000
     assert set(total["not_delivered"]) <= {"_PURGE_QUEUE", "_QUEUE_FULL"}
     assert 200 < sum(total["not_delivered"].values()) < 600
