@@ -2,19 +2,23 @@
 /* ibvcap send: sends the numbered test pattern, or the bytes of a file, on a channel. */
 #include "tools/send/tx_run.h"
 
+#include "lib/base/min.h"
 #include "tools/common/report.h"
 #include "tools/common/stop_signal.h"
 #include "tools/send/pattern.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
-#define POLL_MS 50
+#define POLL_MS               50
+#define HEADERS_AND_FCS_BYTES (14u + 20 + 8 + 4) /* Ethernet without a VLAN tag, IPv4 and UDP, which rate_bps counts */
+#define FRAME_BYTES_MIN       64u
 
 /* ---- payloads ------------------------------------------------------------------------------------ */
 
@@ -165,10 +169,24 @@ static int open_source(struct source *source)
 	return EX_OK;
 }
 
+/* Such a rate makes all packets late, and a run that takes longer than --duration. */
+static void check_rate(const struct source *source)
+{
+	uint64_t bytes = u64_max(source->size_bytes + HEADERS_AND_FCS_BYTES, FRAME_BYTES_MIN);
+	uint64_t limit = source->run.info.rate_bps / (bytes * 8);
+
+	if (source->run.info.rate_bps && source->options.rate_pps > limit)
+		fprintf(stderr,
+		        "ibvcap send: --rate %" PRIu64 ": channel '%s' is limited to about %" PRIu64
+		        " packets of this size per second: what is above that leaves late\n",
+		        source->options.rate_pps, source->options.run.channel, limit);
+}
+
 static int send_and_print(struct source *source)
 {
 	int code, r;
 
+	check_rate(source);
 	source->start_utc_ns = source->options.rate_pps ? tx_run_start(&source->run) : 0;
 	do {
 		r = send_packet(source);

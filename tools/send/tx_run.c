@@ -233,7 +233,7 @@ int tx_run_finish(struct tx_run *run, int r)
 		        "ibvcap %s: stopped with %" PRIu64 " packets pending: those that the daemon has taken over are "
 		        "sent, the others are not\n",
 		        run->options.command, counts.pending);
-	return code == EX_OK && counts.errored + counts.flushed ? 1 : code;
+	return code == EX_OK && counts.submitted != counts.completed ? 1 : code;
 }
 
 static double run_seconds(const struct tx_run *run)

@@ -613,10 +613,12 @@ def test_packets_that_are_late_are_dropped_if_asked_for(channel, receiver, lidar
     """A rate at which a packet takes 70 ms, and a capture with one each 1.5 ms."""
     one, there = channel(payload_size=8948, rate_limit_mbps=1, burst_bytes=9000), receiver()
     done = ibvcap(one, "replay", lidar, "--port", 7502, "--drop-late", "--json")
-    it = said(done)
+    it = said(done, code=NOT_ALL_SENT)
     assert it["completed"] + it["late_dropped"] == 64 and it["late_dropped"] > 32
     assert it["not_sent"]["late_dropped"] == it["late_dropped"] <= it["late"]
     received(there, it["completed"])
+    done = ibvcap(one, "send", "--rate", 1000, "--count", 1)
+    assert done.returncode == 0 and "--rate 1000: channel 'out' is limited to about 13 packets of this" in done.stderr
 
 
 def test_a_signal_ends_a_replay_in_a_long_pause_of_the_capture(channel, receiver, tmp, started):
