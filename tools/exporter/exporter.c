@@ -57,6 +57,8 @@ int main(int argc, char **argv)
 		fputs("ibvcap-metrics: run 'ibvcap metrics --listen ADDRESS:PORT' instead\n", stderr);
 		return EX_USAGE;
 	}
+	if (!server_address_is_one(argv[1]))
+		return EX_USAGE;
 	watch_init(&watch, argc == 3 ? argv[2] : NULL);
 	watch_ask(&watch);
 	stop_signal_catch();

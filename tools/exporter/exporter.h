@@ -50,7 +50,10 @@ extern const char page_policy[]; /* the header Content-Security-Policy: a browse
  */
 struct server;
 
-/** Listen on "ADDRESS:PORT" or "[ADDRESS]:PORT". NULL: it cannot, and a message on standard error says why. */
+/** Is it "ADDRESS:PORT" or "[ADDRESS]:PORT"? If not, a message on standard error says so. */
+bool server_address_is_one(const char *address);
+
+/** Listen on such an address. NULL: it cannot, and a message on standard error says why. */
 struct server *server_new(const char *address, struct watch *watch);
 
 /** Close all connections. NULL is allowed. */

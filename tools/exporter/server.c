@@ -215,8 +215,7 @@ static int listen_at(const char *address)
 	int fd = -1, error = 0;
 
 	if (!at)
-		return refuse_address(address,
-		                      "not ADDRESS:PORT with an IP address, as in 127.0.0.1:9988 or [::1]:9988");
+		return -1;
 	fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0 ||
 	    bind(fd, at->ai_addr, at->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
@@ -230,6 +229,17 @@ static int listen_at(const char *address)
 	                               : error == EADDRINUSE  ? "another program has this port: ss -tlnp says which"
 	                               : error == EACCES ? "a port below 1024 is not for this user: take a higher one"
 	                                                 : strerror(error));
+}
+
+bool server_address_is_one(const char *address)
+{
+	struct addrinfo *at = parse_address(address);
+
+	if (at)
+		freeaddrinfo(at);
+	else
+		refuse_address(address, "not ADDRESS:PORT with an IP address, as in 127.0.0.1:9988 or [::1]:9988");
+	return at;
 }
 
 struct server *server_new(const char *address, struct watch *watch)

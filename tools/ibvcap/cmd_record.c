@@ -6,7 +6,11 @@
 #include "tools/record/record.h"
 
 #include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEFAULT_BEFORE_NS (5 * TIME_SECOND_NS)
@@ -110,8 +114,7 @@ static const struct option_row rows[] = {
          .type = OPTION_TCPDUMP},
 	{"packet-buffered", 'U', NULL,
          "leave it out: a packet is in the file within a second, and in a pipe within 0.1 s", .type = OPTION_TCPDUMP},
-	{"no-names", 'n', NULL,
-         "leave it out: addresses are not turned into names (--no-index leaves out FILE.index, as -n did before 0.3)",
+	{"no-names", 'n', NULL, "leave it out: addresses are not turned into names; --no-index leaves out FILE.index",
          .type = OPTION_TCPDUMP},
 	{"verbose", 'v', NULL, SHOW_PACKETS, .type = OPTION_TCPDUMP},
 	{"ethernet", 'e', NULL, SHOW_PACKETS, .type = OPTION_TCPDUMP},
@@ -175,6 +178,11 @@ static int check_record_options(const struct record_options *options)
 
 	if (!options->n_streams)
 		return options_refuse(&table, "which stream? 'ibvcap status' lists them");
+	for (unsigned i = 1; i < options->n_streams; i++)
+		for (unsigned k = 0; k < i; k++)
+			if (!strcmp(options->streams[i], options->streams[k]))
+				return options_refuse(&table, "stream '%s' is there twice: each packet would be, too",
+				                      options->streams[i]);
 	if (options->filter && (!options->filter[0] || strlen(options->filter) > FILTER_BYTES_MAX))
 		return options_refuse(&table, "--filter: a text of 1 to %d bytes is wanted", FILTER_BYTES_MAX);
 	if (!options->path)
@@ -241,11 +249,59 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 	return r;
 }
 
+/* A name that says of the file what it will not be. */
+static void check_name(const struct record_options *options)
+{
+	const char *end = strrchr(options->path, '.');
+
+	if (!end || options->raw || options->silent)
+		return;
+	if (!strcmp(end, ".zst") && !options->zstd_level)
+		fprintf(stderr, "ibvcap record: %s will not be compressed: --zstd LEVEL does that\n", options->path);
+	else if (!strcmp(end, ".pcap"))
+		fprintf(stderr, "ibvcap record: %s will be in pcapng format, which tcpdump and Wireshark read\n",
+		        options->path);
+}
+
+static bool is_program(const char *folder, int n, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat status;
+
+	return snprintf(path, sizeof(path), "%.*s%s%s", n, folder, n ? "/" : "", name) < (int)sizeof(path) &&
+	       stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
+}
+
+/* Now, since the first file may end in hours. Looks where posix_spawnp() will. -1: it is there. */
+static int check_command(const char *command)
+{
+	const char *path = getenv("PATH"), *folder = path ? path : "/bin:/usr/bin";
+	bool is_there = !command || (strchr(command, '/') && is_program("", 0, command));
+
+	for (; command && !strchr(command, '/') && *folder && !is_there; folder += *folder == ':') {
+		int n = (int)strcspn(folder, ":");
+
+		is_there = is_program(folder, n, command);
+		folder += n;
+	}
+	if (is_there)
+		return -1;
+	return options_refuse(
+		&table,
+		"--command '%s': there is no such program; accepted is the name of a program, without arguments: it "
+		"gets the file's name as its only one",
+		command);
+}
+
 int cmd_record(int argc, char **argv)
 {
 	struct record_options options;
 	int code = record_parse_arguments(argc, argv, &options);
 
+	if (code < 0)
+		code = check_command(options.command);
+	if (code < 0)
+		check_name(&options);
 	if (code < 0)
 		code = sequence_file_load("record", options.sequence_path, &options.own_sequence);
 	return code >= 0 ? code : record_streams(&options);

@@ -4,6 +4,9 @@
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/send/tx_run.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static const char usage[] =
 	"usage: ibvcap send CHANNEL [OPTIONS...]\n"
 	"Send on a channel until --count, --duration, the end of --file, SIGINT or SIGTERM. Print rates every\n"
@@ -15,7 +18,8 @@ static const char usage[] =
 static const struct option_row rows[] = {
 	OPTION_SOCKET('s', struct send_options, run.socket),
 	{"count", 'c', "N", "end after N packets", OPTION_COUNT, AT(count), .max = UINT64_MAX - 1},
-	{"duration", 't', "S", "end after S seconds", OPTION_SECONDS, AT(duration_ns)},
+	{"duration", 't', "S", "submit packets for S seconds; those that wait then are sent all the same",
+         OPTION_SECONDS, AT(duration_ns)},
 	{"size", 'z', "BYTES", "size of each payload (the largest that the channel allows)", OPTION_NUMBER,
          AT(size_bytes), .max = UINT16_MAX},
 	{"rate", 'r', "N", "N packets per second, each with a send time (as fast as the channel allows)", OPTION_COUNT,
@@ -43,6 +47,13 @@ static const struct options_table table = {
 	.words = {{"which channel? 'ibvcap status' lists them", offsetof(struct send_options, run.channel)}},
 };
 
+static bool is_capture_name(const char *path)
+{
+	const char *end = strrchr(path, '.');
+
+	return end && (!strcmp(end, ".pcap") || !strcmp(end, ".pcapng"));
+}
+
 int cmd_send(int argc, char **argv)
 {
 	struct send_options options = {
@@ -51,5 +62,8 @@ int cmd_send(int argc, char **argv)
 
 	if (code < 0 && options.file && options.size_bytes == 0)
 		code = options_refuse(&table, "--file and --size 0 do not go together");
+	if (code < 0 && options.file && is_capture_name(options.file))
+		fprintf(stderr, "ibvcap send: the bytes of %s are sent; 'ibvcap replay' sends the packets in it\n",
+		        options.file);
 	return code >= 0 ? code : send_run(&options);
 }

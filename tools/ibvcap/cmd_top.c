@@ -5,7 +5,8 @@
 #include "tools/ibvcap/ibvcap.h"
 #include "tools/status/top.h"
 
-#define INTERVAL_MIN_NS (TIME_SECOND_NS / 10)
+#define INTERVAL_MIN_NS   (TIME_SECOND_NS / 10)
+#define INTERVAL_MIN_TEXT "0.1 seconds at least"
 
 static const char usage[] =
 	"usage: ibvcap top [OPTIONS...]\n"
@@ -15,7 +16,8 @@ static const char usage[] =
 
 static const struct option_row rows[] = {
 	OPTION_SOCKET('s', struct top_options, socket),
-	{"interval", 'i', "S", "seconds between two updates, at least 0.1 (1)", OPTION_SECONDS, AT(interval_ns)},
+	{"interval", 'i', "S", "seconds between two updates, at least 0.1 (1)", OPTION_SECONDS, AT(interval_ns),
+         .instead = INTERVAL_MIN_TEXT},
 	{"once", '1', NULL, "print one interval as text, and end", OPTION_FLAG, AT(once)},
 	{"json", 'j', NULL, "print JSON, one line each interval", OPTION_FLAG, AT(json)},
 };
@@ -31,6 +33,6 @@ int cmd_top(int argc, char **argv)
 	int code = options_parse(&table, argc, argv, &options);
 
 	if (code < 0 && options.interval_ns < INTERVAL_MIN_NS)
-		code = options_refuse(&table, "--interval: 0.1 seconds at least");
+		code = options_refuse(&table, "--interval: " INTERVAL_MIN_TEXT);
 	return code >= 0 ? code : top_run(&options);
 }

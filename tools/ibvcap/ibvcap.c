@@ -104,11 +104,14 @@ static int refuse_command(const char *name)
 	for (size_t i = 0; i < N_OTHER_WORDS; i++)
 		if (nearest.best == other_words[i].word)
 			meant = other_words[i].command;
-	if (meant && name[0])
+	if (name[0] == '-' && (name[1] != '-' || !meant))
+		fprintf(stderr, "ibvcap: no option '%s' before the command: options of a command stand behind it\n",
+		        name);
+	else if (meant && name[0])
 		fprintf(stderr, "ibvcap: no command '%s': did you mean '%s'? 'ibvcap --help' lists the commands\n",
 		        name, meant);
 	else if (name[0])
-		fprintf(stderr, "ibvcap: no %s '%s'\n", name[0] == '-' ? "option" : "command", name);
+		fprintf(stderr, "ibvcap: no command '%s'\n", name);
 	if (!nearest.best || !name[0])
 		print_commands(stderr);
 	return EX_USAGE;

@@ -32,9 +32,9 @@ static int fail_extract(const struct extract *extract, int code, const char *why
 	return code;
 }
 
-static int refuse_extract(const char *option, const char *text, const char *why)
+static int refuse_extract_time(const char *option, const char *text)
 {
-	fprintf(stderr, "ibvcap extract: --%s '%s': accepted is %s\n", option, text, why);
+	fprintf(stderr, "ibvcap extract: --%s '%s': accepted is %s\n", option, text, TIME_TEXT_FORMS);
 	return EX_USAGE;
 }
 
@@ -82,9 +82,9 @@ static int begin_extract(struct extract *extract, uint64_t begin_ns)
 	extract->to_ns = UINT64_MAX;
 	extract->n_left = UINT64_MAX;
 	if (options->from && !time_text_parse(options->from, begin_ns, &extract->from_ns))
-		return refuse_extract("from", options->from, TIME_TEXT_FORMS);
+		return refuse_extract_time("from", options->from);
 	if (options->to && !time_text_parse(options->to, begin_ns, &extract->to_ns))
-		return refuse_extract("to", options->to, TIME_TEXT_FORMS);
+		return refuse_extract_time("to", options->to);
 	if (options->no_index || (!options->from && !options->to) || !recording_can_jump(&extract->recording))
 		return EX_OK;
 	code = jump_by_index(extract, &has_jumped);
@@ -188,12 +188,34 @@ static void end_recording(struct extract *extract)
 	recording_close(&extract->recording);
 }
 
+/* An exit code. A file that is there stays as it is until a recording has a block for it. */
+static int open_out(struct extract *extract)
+{
+	static char buffer[OUT_BYTES]; /* standard output may use it until the program ends */
+	const char *path = extract->options.out;
+	struct failure failure;
+
+	if (extract->out)
+		return EX_OK;
+	extract->out = strcmp(path, "-") ? safe_path_fopen(path, &failure) : stdout;
+	if (!extract->out) {
+		fprintf(stderr, "ibvcap extract: %s\n", failure.text);
+		extract->is_out_refused = true;
+		return failure.exit_code;
+	}
+	setvbuf(extract->out, buffer, _IOFBF, sizeof(buffer));
+	return EX_OK;
+}
+
 /* An exit code. */
 static int extract_recording(struct extract *extract, const char *path)
 {
+	char part[PATH_MAX];
 	struct pcapng_block block;
 	int code = EX_OK, r = recording_open(&extract->recording, path), out = 0;
 
+	if (r == -ENOENT && inspect_explain_part(path, part))
+		return fail_extract(extract, EX_NOINPUT, inspect_clean(part));
 	if (r < 0)
 		return fail_extract(
 			extract, EX_NOINPUT,
@@ -202,6 +224,7 @@ static int extract_recording(struct extract *extract, const char *path)
 				     : strerror(-r));
 	if (recording_is_index(&extract->recording)) {
 		recording_close(&extract->recording);
+		extract->n_indexes++;
 		return EX_OK;
 	}
 	extract->has_begun = false;
@@ -209,7 +232,8 @@ static int extract_recording(struct extract *extract, const char *path)
 	extract->n_interfaces = 0;
 	extract->last_ns = 0;
 	while (code == EX_OK && out == 0 && extract->n_left && (r = recording_next(&extract->recording, &block)) > 0)
-		out = take_read_block(extract, &block, &code);
+		if ((code = open_out(extract)) == EX_OK)
+			out = take_read_block(extract, &block, &code);
 	if (extract->out_error)
 		code = EX_IOERR; /* end_extract() says it */
 	else if (out < 0)
@@ -226,23 +250,15 @@ static int extract_recording(struct extract *extract, const char *path)
 
 static int open_extract(struct extract *extract)
 {
-	static char buffer[OUT_BYTES]; /* standard output may use it until the program ends */
 	const struct extract_options *options = &extract->options;
 	char error[PACKET_FILTER_ERROR_BYTES];
-	struct failure failure;
 
-	if (!extract_filter_init(&extract->filter, options->filter, error))
-		return refuse_extract("filter", options->filter, error);
-	extract->block = malloc(BLOCK_BYTES_MAX);
-	if (!extract->block)
-		return fail_extract(extract, EX_OSERR, "out of memory");
-	extract->out = options->out && strcmp(options->out, "-") ? safe_path_fopen(options->out, &failure) : stdout;
-	if (!extract->out) {
-		fprintf(stderr, "ibvcap extract: %s\n", failure.text);
-		return failure.exit_code;
+	if (!extract_filter_init(&extract->filter, options->filter, error)) {
+		fprintf(stderr, "ibvcap extract: --filter '%s': %s\n", options->filter, error);
+		return EX_USAGE;
 	}
-	setvbuf(extract->out, buffer, _IOFBF, sizeof(buffer));
-	return EX_OK;
+	extract->block = malloc(BLOCK_BYTES_MAX);
+	return extract->block ? EX_OK : fail_extract(extract, EX_OSERR, "out of memory");
 }
 
 static void say_left_out(const struct extract *extract)
@@ -264,6 +280,10 @@ static void say_left_out(const struct extract *extract)
 /* An exit code. */
 static int end_extract(struct extract *extract, int code)
 {
+	if (extract->n_indexes == extract->options.n_files)
+		return inspect_refuse_index("extract", extract->options.files[0]);
+	if (!extract->out)
+		return code == EX_OK ? 1 : code;
 	extract_put_summary(extract);
 	errno = 0;
 	if ((extract->out != stdout ? fclose(extract->out) : fflush(stdout)) != 0)
@@ -289,7 +309,7 @@ int extract_run(const struct extract_options *options)
 		      "a date or a time of day is the same in all\n",
 		      stderr);
 	if (code == EX_OK) {
-		for (unsigned i = 0; i < options->n_files && code != EX_IOERR; i++) {
+		for (unsigned i = 0; i < options->n_files && code != EX_IOERR && !extract.is_out_refused; i++) {
 			one = extract_recording(&extract, options->files[i]);
 			code = code == EX_OK ? one : code;
 		}

@@ -27,9 +27,11 @@ struct pending {
 struct extract {
 	struct extract_options options;
 	struct extract_filter filter;
-	FILE *out;
-	int out_error;  /* errno of the first write that failed; 0: none has */
-	uint8_t *block; /* BLOCK_BYTES_MAX bytes */
+	FILE *out; /* NULL: no block has come yet */
+	bool is_out_refused;
+	int out_error;      /* errno of the first write that failed; 0: none has */
+	uint8_t *block;     /* BLOCK_BYTES_MAX bytes */
+	unsigned n_indexes; /* files that are the index of a recording, and are passed over */
 	uint64_t n_found;
 	uint64_t n_read;
 	uint64_t n_untimed; /* of these: they get the time of the packet before, as other packets must have one */

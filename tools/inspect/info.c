@@ -185,11 +185,13 @@ static void print_file(const struct inspect_file *file, const struct info_option
 
 static int fail_info(const char *path, int error)
 {
-	char shown[PATH_MAX];
+	char shown[PATH_MAX], part[PATH_MAX];
+	bool is_part = error == -ENOENT && inspect_explain_part(path, part);
 
 	snprintf(shown, sizeof(shown), "%s", path);
-	fprintf(stderr, "ibvcap info: %s: %s%s\n", inspect_clean(shown), strerror(-error),
-	        error == -ENOENT ? "; of a stream 'ibvcap status' and 'ibvcap why' say more" : "");
+	fprintf(stderr, "ibvcap info: %s: %s%s\n", inspect_clean(shown),
+	        is_part ? inspect_clean(part) : strerror(-error),
+	        error == -ENOENT && !is_part ? "; of a stream 'ibvcap status' and 'ibvcap why' say more" : "");
 	return error == -ENOMEM ? EX_OSERR : EX_NOINPUT;
 }
 
@@ -202,7 +204,7 @@ struct info_all {
 };
 
 /* An exit code: what is wrong with the file is in the set. */
-static int look_at_file(const char *path, const struct info_options *options, struct info_all *all)
+static int look_at_file(const char *path, const struct info_options *options, struct info_all *all, int *n_indexes)
 {
 	struct inspect_file file;
 	int r = inspect_file_read(&file, path);
@@ -211,6 +213,7 @@ static int look_at_file(const char *path, const struct info_options *options, st
 		r = inspect_set_add(&all->set, path, &file.sum, &file.verdict);
 		r = r < 0 ? r : file_lines_add(&all->lines, &file);
 	}
+	*n_indexes += r == 0 && file.is_index;
 	if (r == 0 && !all->json && !all->is_many)
 		print_file(&file, options);
 	else if (r == 0 && all->json && !file.is_index)
@@ -244,10 +247,10 @@ int info_run(char *const *files, int n_files, const struct info_options *options
 {
 	struct info_all all = {.json = options->json ? json_array() : NULL, .is_many = n_files > INFO_FILES_IN_FULL};
 	struct verdict verdict = {0};
-	int failed = EX_OK;
+	int failed = EX_OK, n_indexes = 0;
 
 	for (int i = 0; i < n_files; i++) {
-		int code = look_at_file(files[i], options, &all);
+		int code = look_at_file(files[i], options, &all, &n_indexes);
 
 		failed = failed == EX_OSERR || code == EX_OK ? failed : code;
 	}
@@ -258,6 +261,8 @@ int info_run(char *const *files, int n_files, const struct info_options *options
 	}
 	if (all.json)
 		report_json(all.json, JSON_INDENT(2));
+	if (n_indexes == n_files)
+		failed = inspect_refuse_index("info", files[0]);
 	file_lines_free(&all.lines);
 	inspect_set_free(&all.set);
 	return failed == EX_OK ? verdict_exit_status(&verdict) : failed;

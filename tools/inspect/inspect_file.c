@@ -16,7 +16,9 @@ static int find_end(const struct recording *recording, int r)
 {
 	if (r == 0 && recording_is_cut_off(recording))
 		return -ENODATA;
-	return r == -EBADMSG && raw_recording_is_one(recording->path) ? INSPECT_END_RAW : r;
+	if (r == -EBADMSG && raw_recording_is_one(recording->path))
+		return INSPECT_END_RAW;
+	return r == -EBADMSG && !recording_is_one(recording) ? INSPECT_END_OTHER : r;
 }
 
 static void find_error(const struct recording *recording, int r, char text[INSPECT_TEXT_BYTES])

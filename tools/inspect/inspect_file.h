@@ -31,12 +31,13 @@ struct inspect_file {
 int inspect_file_read(struct inspect_file *file, const char *path);
 void inspect_file_deinit(struct inspect_file *file);
 
-/* In place of an errno: the file is no capture, but rows of `record --raw`. */
-#define INSPECT_END_RAW 1
+/* In place of an errno: the file is no capture, but rows of `record --raw`, or anything else. */
+#define INSPECT_END_RAW   1
+#define INSPECT_END_OTHER 2
 
 /**
- * Judge a file. end: 0 if the file was read to its end; INSPECT_END_RAW; or -errno of the reader, with its message in
- * error. In inspect_findings.c.
+ * Judge a file. end: 0 if the file was read to its end; INSPECT_END_RAW; INSPECT_END_OTHER; or -errno of the reader,
+ * with its message in error. In inspect_findings.c.
  */
 void inspect_judge(struct verdict *verdict, const struct inspect_sum *sum, const struct inspect_numbers *numbers,
                    int end, const char *error);

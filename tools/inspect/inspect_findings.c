@@ -197,7 +197,7 @@ static void find_damage(struct verdict *verdict, const struct inspect_sum *sum, 
 	else if (end == -ENODATA)
 		verdict_find(verdict, FINDING_DAMAGE, "cut off: the packets before are whole: %s", error);
 	else if (end)
-		verdict_find(verdict, FINDING_DAMAGE, "damaged: %s", error);
+		verdict_find(verdict, FINDING_DAMAGE, "%s%s", end == INSPECT_END_OTHER ? "" : "damaged: ", error);
 	else if (is_record)
 		find_contradictions(verdict, sum);
 	if (!end && is_record && verdict->worst < FINDING_DAMAGE && !inspect_is_closed(sum))

@@ -7,9 +7,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
 
 /* In UTF-8, too: U+0080 to U+009F, of which terminals take U+009B for ESC [. */
 static bool is_control(const char *c)
@@ -27,6 +30,29 @@ char *inspect_clean(char *text)
 		*c = ' ';
 	}
 	return text;
+}
+
+bool inspect_explain_part(const char *path, char text[PATH_MAX])
+{
+	return snprintf(text, PATH_MAX, "%s" RECORDING_PART, path) < PATH_MAX && access(text, F_OK) == 0 &&
+	       snprintf(text, PATH_MAX,
+	                "It is still being recorded, or its recorder was killed: until it is closed its name is "
+	                "%s" RECORDING_PART,
+	                path) < PATH_MAX;
+}
+
+int inspect_refuse_index(const char *command, const char *path)
+{
+	char shown[PATH_MAX];
+	const char *end;
+
+	snprintf(shown, sizeof(shown), "%s", path);
+	end = strrchr(inspect_clean(shown), '.');
+	fprintf(stderr, "ibvcap %s: %s is the index of a recording", command, shown);
+	if (end && !strcmp(end, RECORDING_INDEX))
+		fprintf(stderr, ": name %.*s", (int)(end - shown), shown);
+	fputc('\n', stderr);
+	return EX_DATAERR;
 }
 
 static void keep_text(char to[INSPECT_TEXT_BYTES], const struct pcapng_text *text)

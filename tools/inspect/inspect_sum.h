@@ -10,6 +10,8 @@
 #include "lib/recording/pcapng.h"
 #include "lib/recording/pcapng_read.h"
 
+#include <limits.h>
+
 #define INSPECT_TEXT_BYTES 512
 #define INSPECT_GAPS_MAX   1000 /* whose texts are kept */
 
@@ -115,6 +117,12 @@ bool inspect_is_closed(const struct inspect_sum *sum);
 
 /** Put spaces in place of control characters: text of a stranger goes to a terminal. Returns text. */
 char *inspect_clean(char *text);
+
+/** Is there no file of this path because it is not closed yet? Then text, without control characters, says so. */
+bool inspect_explain_part(const char *path, char text[PATH_MAX]);
+
+/** Say that path, the first of nothing but indexes, is no recording. EX_DATAERR. */
+int inspect_refuse_index(const char *command, const char *path);
 
 /** Did ibvcap write the file, or the one that it was extracted from? Pure. */
 bool inspect_is_ours(const struct inspect_sum *sum);

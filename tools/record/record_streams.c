@@ -7,6 +7,7 @@
 #include "tools/common/stop_signal.h"
 #include "tools/common/terminal.h"
 #include "tools/record/file_window.h"
+#include "tools/record/part_file.h"
 #include "tools/record/record_file.h"
 #include "tools/record/recorder.h"
 #include "tools/record/row_filter.h"
@@ -173,9 +174,12 @@ static struct verdict judge_recording(const struct recorder *recorder)
 	struct verdict verdict = {0};
 
 	verdict_find_accounts(&verdict, recorder->accounts, recorder->n_sources, recorder->options.filter);
-	if (recorder->writer.error && !verdict.has_loss) {
+	if (recorder->writer.error == EPIPE || (recorder->writer.error && !verdict.has_loss)) {
 		verdict = (struct verdict){0};
-		verdict_find(&verdict, FINDING_DOUBT, "the recording could not be written to its end");
+		verdict_find(&verdict, FINDING_DOUBT,
+		             recorder->writer.error == EPIPE
+		                     ? "the reader of standard output has left, and what it has read is not known"
+		                     : "the recording could not be written to its end");
 	}
 	return verdict;
 }
@@ -205,6 +209,15 @@ static void print_record_json(const struct recorder *recorder, const struct verd
 	json_decref(all);
 }
 
+/* The verdict is of all streams, and does not say of which no packet came. */
+static void append_silent(char *text, size_t bytes, const struct recorder *recorder)
+{
+	for (unsigned i = 0; i < recorder->n_sources && recorder->options.n_streams > 1; i++)
+		if (recorder->sources[i].queue == 0 && recorder->accounts[i].rx.unknown & IBVCAP_UNKNOWN_NO_PACKETS)
+			snprintf(text + strlen(text), bytes - strlen(text), " No packet came: %s.",
+			         recorder->sources[i].stream);
+}
+
 /* The account has every packet, and of some only the beginning. */
 static void append_truncated(char *text, size_t bytes, const struct recorder *recorder)
 {
@@ -218,33 +231,57 @@ static void append_truncated(char *text, size_t bytes, const struct recorder *re
 		         n);
 }
 
-/* The files of a name without a time, as the shell finds them. */
-static void write_pattern(const struct record_options *options, char pattern[PATH_MAX + 1])
+/* Add text as one word of the shell. No quotes if it needs none, or is empty. */
+static void append_word(char *words, size_t bytes, const char *text, int n)
 {
-	const char *path = options->path, *base = file_names_base(path);
-	const char *dot = *base ? strchr(base + 1, '.') : NULL;
-	int stem = dot ? (int)(dot - path) : (int)strlen(path);
+	size_t used = strlen(words);
+	bool is_plain = !text[strcspn(text, " \t\n'\"\\$&;|<>()*?[]{}`!#~")];
 
-	snprintf(pattern, PATH_MAX + 1, "%.*s*%s", stem, path, path + stem);
+	if (is_plain) {
+		snprintf(words + used, bytes - used, "%.*s", n, text);
+		return;
+	}
+	used += (size_t)snprintf(words + used, bytes - used, "'");
+	for (int i = 0; i < n && used < bytes; i++)
+		used += (size_t)snprintf(words + used, bytes - used, text[i] == '\'' ? "'\\''" : "%c", text[i]);
+	if (used < bytes)
+		snprintf(words + used, bytes - used, "'");
+}
+
+/* The files of a name without a time, as the shell finds them: STEM_*.END, and STEM.END if SIGUSR1 began the others. */
+static void append_files(char *words, size_t bytes, const struct recorder *recorder)
+{
+	const char *path = recorder->options.path, *base = file_names_base(path);
+	const char *dot = *base ? strchr(base + 1, '.') : NULL;
+	int n = (int)strlen(path), stem = dot ? (int)(dot - path) : n;
+	bool is_numbered = recorder->writer.window.numbered;
+
+	if (!is_numbered)
+		append_word(words, bytes, path, n);
+	if (!is_numbered && recorder->writer.n_files > 1)
+		snprintf(words + strlen(words), bytes - strlen(words), " ");
+	if (is_numbered || recorder->writer.n_files > 1) {
+		append_word(words, bytes, path, stem);
+		snprintf(words + strlen(words), bytes - strlen(words), "_*");
+		append_word(words, bytes, path + stem, n - stem);
+	}
 }
 
 /* The recorder does not follow the packets' own numbers. They may show losses, or that the interface dropped others. */
 static void append_info(char *text, size_t bytes, const struct recorder *recorder)
 {
 	const struct record_options *options = &recorder->options;
-	bool has_sequence = false, is_one = recorder->writer.n_files == 1 && !recorder->writer.window.numbered;
-	char pattern[PATH_MAX + 1];
+	bool has_sequence = false;
 
 	for (unsigned i = 0; i < recorder->n_sources; i++)
 		has_sequence |= recorder->sources[i].sequence != NULL;
-	if (!has_sequence || options->filter || options->raw || options->by_flow || !strcmp(options->path, "-"))
+	if (!has_sequence || options->filter || options->raw || options->by_flow || part_file_is_special(options->path))
 		return;
-	write_pattern(options, pattern);
 	snprintf(text + strlen(text), bytes - strlen(text),
 	         " This is by the counts of ibvcapd; for the verdict by the packets' own numbers, too: ibvcap info %s",
-	         strchr(options->path, '%') ? "FILE..."
-	         : is_one                   ? options->path
-	                                    : pattern);
+	         strchr(options->path, '%') ? "FILE..." : "");
+	if (!strchr(options->path, '%'))
+		append_files(text, bytes, recorder);
 }
 
 /* The exit code. r: how reading ended, of the source that had it. */
@@ -268,6 +305,7 @@ static int end_record(const struct recorder *recorder, unsigned which, int r)
 			fprintf(stderr, "%s: %s\n", recorder->sources[i].name, text);
 		}
 		verdict_print_sentences(text, sizeof(text), &verdict);
+		append_silent(text, sizeof(text), recorder);
 		append_truncated(text, sizeof(text), recorder);
 		append_info(text, sizeof(text), recorder);
 		terminal_print(stderr, colours[verdict.worst], "%s\n", text);

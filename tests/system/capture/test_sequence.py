@@ -409,11 +409,12 @@ def test_many_lost_numbers_are_doubted_unless_the_readers_own_counts_explain_the
     assert ibvcap("info", path).returncode == 1
 
 
-@pytest.mark.parametrize("words", [("-w", "a.pcapng", "-G", "60"), ("-w", "-"), ("-w", "a.pcapng", "--filter", "udp"),
-                                   ("-w", "b", "--raw"), ("-w", "%H.pcapng")], ids=lambda words: "".join(words))
+@pytest.mark.parametrize("words", [("-w", "my a.pcapng", "-G", "60"), ("-w", "/dev/full"), ("-w", "b", "--raw"),
+                                   ("-w", "a.pcapng", "--filter", "udp"), ("-w", "%H.pcapng")],
+                         ids=lambda words: "".join(words))
 def test_record_names_the_files_of_which_info_can_say_more(daemon, wire, tmp, words):
     one = daemon([stream(wire, {"offset": 0, "bytes": 4, "source": "none"}), testbed.stream(wire, 7503, "plain")])
-    shown = {"-G": "ibvcap info a*.pcapng\n", "%H.pcapng": "ibvcap info FILE...\n"}
+    shown = {"-G": "ibvcap info 'my a'_*.pcapng\n", "%H.pcapng": "ibvcap info FILE...\n"}
     for name in ("lidar", "plain"):
         said = ibvcap("record", name, "-t", "0.1", "-q", "--socket", one.socket_path, *words, cwd=tmp,
                       encoding="latin-1").stderr

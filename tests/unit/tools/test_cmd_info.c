@@ -387,7 +387,7 @@ Test(cmd_info, the_worst_file_makes_the_exit_status)
 	cr_expect(eq(int, INFO("c"), 1));
 	made_write_bytes("e\x1b", "no recording", 12);
 	cr_expect(eq(int, INFO("e\x1b"), 65));
-	cr_expect(strstr(printed, "e : nothing was read\n  damaged: ") != NULL, "%s", printed);
+	cr_expect(strstr(printed, "e : nothing was read\n  e : not a capture") != NULL, "%s", printed);
 	cr_expect(eq(int, INFO("none"), 66));
 	cr_expect(eq(int, INFO("a", "b"), 2));
 	cr_expect(eq(int, INFO("b", "a"), 2));
