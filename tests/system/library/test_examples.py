@@ -209,6 +209,7 @@ def test_programs_that_read_a_stream(daemon, wire, tmp_path):
     assert {name: process.returncode for name, process in running.items() if name != "watch"} == \
         dict.fromkeys(("live_plot", "recorder", "foreign", "cpp"), 0), said
     assert said["cpp"][0] == f"sum {SIZE * N * (N - 1) // 2}, 0 missing\n"
+    assert running["watch"].returncode != 0 and said["watch"][1] == "", "^C without a traceback"
     source = [int(part) for part in wire.tx_address.split(".")]
     assert said["foreign"][0].splitlines() == [f"{i} {source} {SIZE} {SIZE * i}" for i in range(N)]
     rows = np.fromfile(tmp_path / "rows", np.uint8).reshape(N, -1)
