@@ -293,6 +293,20 @@ static int check_command(const char *command)
 		command);
 }
 
+/* Of a first word without signs of the shell. The shell's 127 at the end would count as a trigger. -1: it is there. */
+static int check_trigger_command(const char *command)
+{
+	int n = command ? (int)strspn(command, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-")
+	                : 0;
+	char look[PATH_MAX + 40];
+
+	if (!n || (command[n] && command[n] != ' ') ||
+	    snprintf(look, sizeof(look), "command -v -- %.*s >/dev/null 2>&1", n, command) >= (int)sizeof(look) ||
+	    system(look) <= 0)
+		return -1;
+	return options_refuse(&table, "--trigger 'exit:%s': there is no command '%.*s'", command, n, command);
+}
+
 int cmd_record(int argc, char **argv)
 {
 	struct record_options options;
@@ -300,6 +314,8 @@ int cmd_record(int argc, char **argv)
 
 	if (code < 0)
 		code = check_command(options.command);
+	if (code < 0)
+		code = check_trigger_command(options.triggers.command);
 	if (code < 0)
 		check_name(&options);
 	if (code < 0)
