@@ -9,6 +9,7 @@ ends in .npy, the levels in dB. With numpy, to compare, the CPU computes, and SO
 import argparse
 import contextlib
 import os
+import signal
 import sys
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 import ibvcap
 
 LINES = 512  # of a spectrum
+ENOUGH = 256  # packets of a stream, to say that it has no VDIF frame
 
 
 def host_rows(batch):
@@ -108,6 +110,8 @@ def receive(package, source, name, most):
         rows, lengths, is_frame = host_rows(batch)
         n_packets += len(batch)
         if not is_frame.any():
+            if not found and n_packets >= ENOUGH and not isinstance(source, ibvcap.Recording):
+                break
             continue
         headers, on_device = rows[is_frame, :32].copy().view("<u4"), package.device_rows(batch)
         if not is_frame.all():
@@ -121,7 +125,7 @@ def receive(package, source, name, most):
         if len(found) >= most:
             break
     if not found:
-        sys.exit(f"{name} has no VDIF frame: none of its {n_packets} UDP packets has its length in the third word")
+        sys.exit(f"{name} has no VDIF frame: none of {n_packets} UDP packets has its length in the third word")
     levels = np.full((len(found), LINES), np.nan)
     levels[np.array(found)] = 10 * np.log10(np.concatenate([package.to_host(each) for each in lines]) + 1e-9)
     return levels[:most]
@@ -153,6 +157,7 @@ def main():
     parser.add_argument("frames", metavar="FRAMES", type=int, nargs="?", default=1000, help="default: 1000")
     parser.add_argument("package", choices=["cupy", "torch", "numpy"], nargs="?", default="cupy", help="default: cupy")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
     package = open_package(options.package)
     with contextlib.closing(package.open(options.source)) as opened:
         if not isinstance(opened, (ibvcap.Receiver, ibvcap.Recording)):
