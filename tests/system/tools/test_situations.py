@@ -89,7 +89,7 @@ SITUATIONS = (
     ("send to the machine itself", "ibvcap send self -c 1", 1, "own address"),
     # The configuration.
     ("no file of the configuration", "ibvcapd --config /nonexistent.conf --check-config", NO_INPUT,
-     "/nonexistent.conf: cannot be read", "ibvcap-try --write"),
+     "/nonexistent.conf: cannot be read: No such file or directory"),
     ("an interface with a typo", one_stream(interface="eht0"), UNAVAILABLE, "interface eht0", "it has lo, rx0"),
     ("a key with a typo", one_stream(keys='interfase = "rx0";'), CONFIG, "'interfase'", "did you mean 'interface'?"),
     ("a list with a typo", checks(f"stream = ( {entry()} );"), CONFIG, "did you mean 'streams'?"),
