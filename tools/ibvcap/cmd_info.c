@@ -14,8 +14,8 @@ static const char usage[] =
 	"packets and times of each stream, by which clock, what was lost where and why, and whether the numbers of\n"
 	"the packets agree with that. Of several files, also say which files of their recordings are missing.\n"
 	"Exit 0: complete. Exit 1: packets are missing. Exit 2: nothing proves that none is missing. Exit 65: a file\n"
-	"is damaged, cut off or not closed, or does not agree with itself or with the others. Exit 66: a file cannot\n"
-	"be read.\n";
+	"is no capture, damaged, cut off or not closed, or does not agree with itself or with the others, or all are\n"
+	"indexes. Exit 66: a file cannot be read.\n";
 
 static const struct option_row rows[] = {
 	{"gaps", 'g', "N", "print at most N gaps of each file (10)", OPTION_NUMBER,

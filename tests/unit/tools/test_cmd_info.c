@@ -414,6 +414,13 @@ Test(cmd_info, an_index_is_passed_over)
 	expect_json("1", "null");
 }
 
+Test(cmd_info, indexes_alone_are_no_recordings)
+{
+	made_write_bytes("b", "# ibvcap index 1: offset\n", 25);
+	cr_expect(eq(int, INFO("b"), 65));
+	cr_expect(eq(int, INFO("b", "b", "b", "b", "b"), 65));
+}
+
 Test(cmd_info, wrong_arguments_are_refused)
 {
 	cr_expect(eq(int, INFO(NULL), 64));
