@@ -237,7 +237,8 @@ static const struct key sequence[] = {
 	{"bits", KEY_INTEGER, SEQUENCE(bits), .number = 0, .min = 0, .max = 64,
          .help = "bits of the number; 0: all above shift"},
 	{"step", KEY_INTEGER, SEQUENCE(step), .number = 1, .min = 1, .max = UINT32_MAX,
-         .help = "by how much the number grows from packet to packet; a number in between counts as the higher one"},
+         .help = "by how much the number grows from packet to packet; a number between two steps counts as the next "
+                 "step"},
 	{"modulus", KEY_INTEGER, SEQUENCE(modulus), .number = 0, .min = 0, .max = INT64_MAX,
          .help = "after modulus - 1 the number is 0 again; 0: after its bits are all 1"},
 	{"upper_offset", KEY_INTEGER, SEQUENCE(upper_offset), .number = 0, .min = 0, .max = 65507,
