@@ -167,7 +167,7 @@ def test_a_recording_says_whether_it_is_whole(tmp, monkeypatch):
     whole = (DATA / "recording-0.2-whole.pcapng").read_bytes()
     (tmp / "cut.pcapng").write_bytes(whole[:whole.index(b"\n\r\r\n", 4)])  # behind the last packet, between two blocks
     for path, word in ((DATA / "recording-0.2-whole.pcapng", None), (tmp / "cut.pcapng", "not closed"),
-                       (DATA / "rtp-ffmpeg.pcap", "not written by ibvcap"), (DATA / "README.md", "damaged")):
+                       (DATA / "rtp-ffmpeg.pcap", "not written by ibvcap"), (DATA / "README.md", "not a capture")):
         info = ibvcap.info(path)
         assert word is None or word in info["verdict"], info
     with ibvcap.open_recording(tmp / "cut.pcapng") as recording:
