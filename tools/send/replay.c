@@ -222,8 +222,11 @@ static int play_passes(struct replay *replay)
 		if (r <= 0)
 			return r;
 		if (replay->n_given == n_before)
-			return fail_capture_file(replay, EX_DATAERR,
-			                         "nothing of the capture can be sent on this channel");
+			return fail_capture_file(
+				replay, EX_DATAERR,
+				replay->run.skipped && replay->skipped[SKIP_OTHER_PORT] == replay->run.skipped
+					? "no packet is to the UDP port of --port; 'ibvcap info' lists the ports"
+					: "nothing of the capture can be sent on this channel");
 		if (++replay->passes == replay->options.loops)
 			return 0;
 		r = rewind_capture(replay);

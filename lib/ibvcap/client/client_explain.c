@@ -71,7 +71,7 @@ static int client_explain_denied(const char *path)
 	}
 	return error_set(-EACCES,
 	                 "control socket '%s': not for %s; the daemon's configuration (control) says which group may "
-	                 "connect",
+	                 "connect: control = { group = \"NAME\"; }",
 	                 path, user);
 }
 
