@@ -41,7 +41,7 @@ const char *config_text_error(int error)
 	case -EFBIG:
 		return "it is longer than the 1 MiB that a configuration may have";
 	case -EACCES: /* an administrator who checks the file as root does not notice */
-		return "Permission denied: the user that the daemon runs as (ibvcap) has to be able to read it";
+		return "Permission denied: the user that the daemon runs as (--user) has to be able to read it";
 	default:
 		return strerror(-error);
 	}

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +107,9 @@ static int ask_connect(pid_t pid)
 		close(fd);
 		fd = -1;
 	}
-	if (fd < 0)
+	if (fd < 0 && kill(pid, 0) < 0 && errno == ESRCH)
+		complain("there is no process %d; softhca objects lists those that have a device", pid);
+	else if (fd < 0)
 		complain("process %d does not answer: it has opened no softhca device, or it is in another network "
 		         "namespace; see: ip netns identify %d",
 		         pid, pid);

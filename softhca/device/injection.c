@@ -173,7 +173,8 @@ const char *injection_parse(const char *text, enum fault *fault, uint64_t *told)
 	if (!strcmp(value_text, "off"))
 		return NULL;
 	if (!fault_parse(row, value_text, &value))
-		return row->has_status ? "the value is [STATUS][/NUMBER], or off" : "the value is a number, or off";
+		return row->has_status ? "the value is [STATUS][/NUMBER], as LOC_PROT_ERR/100, or off"
+		                       : "the value is a number, or off";
 	*told = FAULT_TOLD | value;
 	return NULL;
 }

@@ -30,7 +30,8 @@ static struct rdma_cm_id *await(struct rdma_event_channel *channel, enum rdma_cm
 
 	check(!rdma_get_cm_event(channel, &event), "rdma_get_cm_event");
 	if (event->event != type) {
-		fprintf(stderr, "cm: %s, and not %s\n", rdma_event_str(event->event), rdma_event_str(type));
+		fprintf(stderr, "cm: %s, and not %s: does 'cm' wait at the other end, and is ADDRESS right?\n",
+		        rdma_event_str(event->event), rdma_event_str(type));
 		exit(1);
 	}
 	id = event->id;

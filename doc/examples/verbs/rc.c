@@ -123,7 +123,9 @@ int main(int argc, char **argv)
 	if (!is_client)
 		post(qp, mr, 0);
 	own = (struct end){.qpn = qp->qp_num};
-	check(!ibv_query_gid(context, 1, gid_index, &own.gid), "GID");
+	if (ibv_query_gid(context, 1, gid_index, &own.gid) ||
+	    (!own.gid.global.subnet_prefix && !own.gid.global.interface_id))
+		errx(64, "GID_INDEX %s: the port has no GID there; 'ibv_devinfo -v' lists them", argv[2]);
 	fd = connect_tcp(is_client ? &address : NULL);
 	check(!is_client || write(fd, &own, sizeof(own)) == sizeof(own), "peer");
 	check(read(fd, &peer, sizeof(peer)) == sizeof(peer), "peer");

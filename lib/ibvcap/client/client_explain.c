@@ -83,7 +83,7 @@ int client_explain_connect(const char *path, int error)
 	case -ENOENT:
 		return error_set(error,
 		                 "control socket '%s': does not exist; start the daemon (systemctl start ibvcapd) or "
-		                 "name its socket",
+		                 "name its socket (IBVCAP_SOCKET=PATH, or --socket PATH of a command)",
 		                 path);
 	case -ECONNREFUSED:
 		if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))

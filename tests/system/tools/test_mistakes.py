@@ -154,6 +154,7 @@ MISTAKES = (
     ("ibvcap extcap", USAGE, "Wireshark calls this", "wireshark -k -i ibvcap-STREAM"),
     ("ibvcap extcap --extcap-interface lidar --extcap-dlts", USAGE, "'lidar': ibvcap-STREAM is wanted"),
     ("softhca true", USAGE, "-i NETDEV is missing", "ip -br link"),
+    ("softhca inject 4194000 lose=10", UNAVAILABLE, "there is no process 4194000"),
     ("softhca -i rx0", USAGE, "the COMMAND", "softhca -i rx0 COMMAND"),
     ("softhca injct 1 lose", USAGE, "'injct' is none of objects, inject, trace and warnings"),
     ("softhca inject lose", USAGE, "'lose': the number of a process is wanted", "softhca objects"),
