@@ -150,7 +150,7 @@ static void request_tell(struct control *c, const char *name, enum fault fault, 
 	}
 }
 
-/* Reads the words, and tells the devices if `tell`. NULL, or what is wrong with `*word`. */
+/* Reads the words, and sets the faults of the devices if `tell`. NULL, or what is wrong with `*word`. */
 static const char *request_read_faults(struct request *q, bool tell, bool *json, const char **word)
 {
 	const char *device = NULL, *wrong = NULL;
@@ -174,7 +174,7 @@ static const char *request_read_faults(struct request *q, bool tell, bool *json,
 	return wrong;
 }
 
-/* All words are checked before the first fault is told. */
+/* Checks all words. Only if none is wrong it sets the faults. */
 static void request_inject(struct request *q)
 {
 	struct lines r = {.make_room = lines_enlarge};

@@ -58,13 +58,13 @@ int injection_command(const struct device *d);
 
 /* Reads NAME, NAME=VALUE or NAME=off into `*told`, for injection_tell(). NULL, or what is wrong. */
 const char *injection_parse(const char *text, enum fault *fault, uint64_t *told);
-/* Tells the device a fault; 0: it is off. With the lock held. */
+/* Sets a fault of the device; told 0 switches it off. With the lock held. */
 void injection_tell(struct device *d, enum fault fault, uint64_t told);
 /* Adds a line for each fault that is on. */
 void injection_list(struct device *d, struct lines *lines);
 
-/* Says once on standard error what in the directory SOFTHCA_FAULTS is no fault, or that it cannot be read. With the
- * lock held, or before the device is used. */
+/* Names on standard error a file in the directory SOFTHCA_FAULTS that is no fault, once for each new one. Says once if
+ * the directory cannot be read. With the lock held, or before the device is used. */
 void injection_check_files(struct device *d);
 
 /* Reads which faults are on. With the lock held, by the device thread. */

@@ -84,7 +84,12 @@ static void report_backend(const struct doctor_facts *facts, const struct doctor
 	fix_choice(&choice, finding);
 }
 
-/* Where no daemon runs with the file, ibvcapd --check-config has said it. */
+static struct finding *add_service_finding(const struct doctor_service *service, struct findings *findings)
+{
+	return finding_add(findings, "config", "%s '%s' on %s", service->kind, service->name, service->interface);
+}
+
+/* For a file with which a daemon runs. For another file ibvcapd --check-config names the interface. */
 static void report_lacking_interface(const struct doctor_facts *facts, const struct doctor_service *service,
                                      struct finding *finding)
 {
@@ -155,19 +160,14 @@ void check_config(const struct doctor_facts *facts, struct findings *findings)
 	const bool knows_lacks = facts->process.has_config && facts->network != DOCTOR_NETWORK_HIDDEN;
 	const struct doctor_interface *interface;
 	struct doctor_service service;
-	struct finding *finding;
 
 	check_config_file(facts, findings);
 	for (uint32_t i = 0; facts_service(facts, i, &service); i++) {
 		interface = facts_find_interface(facts, service.interface);
-		if (interface || knows_lacks) {
-			finding = finding_add(findings, "config", "%s '%s' on %s", service.kind, service.name,
-			                      service.interface);
-			if (interface)
-				report_backend(facts, &service, interface, finding);
-			else
-				report_lacking_interface(facts, &service, finding);
-		}
+		if (interface)
+			report_backend(facts, &service, interface, add_service_finding(&service, findings));
+		else if (knows_lacks)
+			report_lacking_interface(facts, &service, add_service_finding(&service, findings));
 		check_config_slots(facts, &service, findings);
 		check_config_offloads(facts, &service, findings);
 	}

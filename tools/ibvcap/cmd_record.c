@@ -249,7 +249,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 	return r;
 }
 
-/* A name that says of the file what it will not be. */
+/* Warns if the name ends like that of another format. */
 static void check_name(const struct record_options *options)
 {
 	const char *end = strrchr(options->path, '.');
@@ -272,7 +272,10 @@ static bool is_program(const char *folder, int n, const char *name)
 	       stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-/* Now, since the first file may end in hours. Looks where posix_spawnp() will. -1: it is there. */
+/*
+ * The recorder runs the command when a file ends, which may be in hours. So it is looked for now, in the same
+ * directories as by posix_spawnp(). -1: it is there.
+ */
 static int check_command(const char *command)
 {
 	const char *path = getenv("PATH"), *folder = path ? path : "/bin:/usr/bin";
@@ -293,7 +296,10 @@ static int check_command(const char *command)
 		command);
 }
 
-/* Of a first word without signs of the shell. The shell's 127 at the end would count as a trigger. -1: it is there. */
+/*
+ * Any end of the command is a trigger, also that of a shell that does not find it. So the first word is looked for, if
+ * it is a plain name. -1: it is there, or not known.
+ */
 static int check_trigger_command(const char *command)
 {
 	int n = command ? (int)strspn(command, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-")

@@ -66,7 +66,7 @@ static void explain_unknown(const char *name, const struct status_view *view)
 /* Returns the number of streams of that name, or an error of status_view_ask(). */
 static int explain_stream(const struct query_options *options, struct status_view *view)
 {
-	const struct timespec pause = {.tv_sec = WHY_QUIET_MS / 1000};
+	const struct timespec pause = {.tv_sec = WHY_QUIET_S};
 	struct status_view before;
 	int r = status_view_ask(view, options->socket, 0);
 

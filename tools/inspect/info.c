@@ -200,11 +200,12 @@ struct info_all {
 	struct inspect_set set;
 	struct file_lines lines; /* of many files: they have no room for more */
 	bool is_many;
-	json_t *json; /* NULL: text */
+	int n_indexes; /* files that are the index of a recording */
+	json_t *json;  /* NULL: text */
 };
 
 /* An exit code: what is wrong with the file is in the set. */
-static int look_at_file(const char *path, const struct info_options *options, struct info_all *all, int *n_indexes)
+static int look_at_file(const char *path, const struct info_options *options, struct info_all *all)
 {
 	struct inspect_file file;
 	int r = inspect_file_read(&file, path);
@@ -213,7 +214,7 @@ static int look_at_file(const char *path, const struct info_options *options, st
 		r = inspect_set_add(&all->set, path, &file.sum, &file.verdict);
 		r = r < 0 ? r : file_lines_add(&all->lines, &file);
 	}
-	*n_indexes += r == 0 && file.is_index;
+	all->n_indexes += r == 0 && file.is_index;
 	if (r == 0 && !all->json && !all->is_many)
 		print_file(&file, options);
 	else if (r == 0 && all->json && !file.is_index)
@@ -247,10 +248,10 @@ int info_run(char *const *files, int n_files, const struct info_options *options
 {
 	struct info_all all = {.json = options->json ? json_array() : NULL, .is_many = n_files > INFO_FILES_IN_FULL};
 	struct verdict verdict = {0};
-	int failed = EX_OK, n_indexes = 0;
+	int failed = EX_OK;
 
 	for (int i = 0; i < n_files; i++) {
-		int code = look_at_file(files[i], options, &all, &n_indexes);
+		int code = look_at_file(files[i], options, &all);
 
 		failed = failed == EX_OSERR || code == EX_OK ? failed : code;
 	}
@@ -261,7 +262,7 @@ int info_run(char *const *files, int n_files, const struct info_options *options
 	}
 	if (all.json)
 		report_json(all.json, JSON_INDENT(2));
-	if (n_indexes == n_files)
+	if (all.n_indexes == n_files)
 		failed = inspect_refuse_index("info", files[0]);
 	file_lines_free(&all.lines);
 	inspect_set_free(&all.set);

@@ -118,10 +118,10 @@ bool inspect_is_closed(const struct inspect_sum *sum);
 /** Put spaces in place of control characters: text of a stranger goes to a terminal. Returns text. */
 char *inspect_clean(char *text);
 
-/** Is there no file of this path because it is not closed yet? Then text, without control characters, says so. */
+/** Is there a file path.part, which a recorder has not closed? If so, write a sentence about it to text. */
 bool inspect_explain_part(const char *path, char text[PATH_MAX]);
 
-/** Say that path, the first of nothing but indexes, is no recording. EX_DATAERR. */
+/** If all files are indexes: name the first one, path, on standard error. Returns EX_DATAERR. */
 int inspect_refuse_index(const char *command, const char *path);
 
 /** Did ibvcap write the file, or the one that it was extracted from? Pure. */

@@ -16,7 +16,7 @@
 
 #define WHY_LINES_MAX  1024
 #define WHY_TEXT_BYTES 768
-#define WHY_QUIET_MS   1000 /* between two readings that tell whether packets come now */
+#define WHY_QUIET_S    1 /* between two readings that tell whether packets come now */
 
 enum why_level {
 	WHY_OK,
@@ -58,7 +58,7 @@ struct why_facts {
 	const struct ibvcap_status_consumer *consumers;  /* consumers of all streams */
 	uint32_t n_consumers;
 	bool lacks_group; /* a multicast group of its flows is not joined */
-	bool is_quiet;    /* packets have matched before, and none in WHY_QUIET_MS; false: or it is not known */
+	bool is_quiet;    /* packets have matched before, and none in WHY_QUIET_S; false: or it is not known */
 };
 
 /** Explain a stream and its consumers. Pure, but for the names of users. */

@@ -48,16 +48,17 @@ static int client_explain_denied(const char *path)
 {
 	char user[NAME_BYTES], group[NAME_BYTES];
 	struct stat status;
-	bool has_user;
+	bool is_read, has_user;
 
 	client_name_user(geteuid(), user);
-	if (stat(path, &status) < 0 && errno == EACCES)
+	is_read = stat(path, &status) == 0;
+	if (!is_read && errno == EACCES)
 		return error_set(-EACCES,
 		                 "control socket '%s': a directory of this path is closed to %s: find it by 'namei -l "
 		                 "%s', and open it (chmod o+x)",
 		                 path, user, path);
 	/* A daemon that stays root has root's group, and nobody should join that. */
-	if (stat(path, &status) == 0 && status.st_mode & S_IWGRP && status.st_gid &&
+	if (is_read && status.st_mode & S_IWGRP && status.st_gid &&
 	    client_find_group(status.st_gid, user, group, &has_user)) {
 		if (has_user)
 			return error_set(-EACCES,
