@@ -13,6 +13,7 @@ import pathlib
 import random
 import signal
 import sys
+import tempfile
 import traceback
 import unittest
 
@@ -93,6 +94,7 @@ def main():
     os.dup2(2, 1)
     sys.path.insert(0, sys.argv[1])
     directory = pathlib.Path(sys.argv.pop(1))
+    tempfile.tempdir = str(directory)  # a module's process ends without removing its files
     # Their package loads every module when it is imported; the arguments it knows are optional.
     from args_parser import parser
     parser.parse_args()
