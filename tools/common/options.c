@@ -255,14 +255,29 @@ static size_t find_given_row(const struct options_table *table, int option)
 	return i;
 }
 
-/* Rules name rows of their own table only. */
-static bool is_given(const struct options_table *table, const char *name, uint64_t given)
+/* The row whose name is the first n letters of name. n_rows: there is none. */
+static size_t find_named_row(const struct options_table *table, const char *name, size_t n)
 {
 	size_t i = 0;
 
-	while (i < table->n_rows && (!table->rows[i].name || strcmp(table->rows[i].name, name)))
+	while (i < table->n_rows &&
+	       (!table->rows[i].name || strncmp(table->rows[i].name, name, n) || table->rows[i].name[n]))
 		i++;
-	return given >> i & 1;
+	return i;
+}
+
+bool options_has(const struct options_table *table, const char *argument)
+{
+	size_t i = strncmp(argument, "--", 2) ? table->n_rows
+	                                      : find_named_row(table, argument + 2, strcspn(argument + 2, "="));
+
+	return i < table->n_rows && is_in_help(&table->rows[i]);
+}
+
+/* Rules name rows of their own table only. */
+static bool is_given(const struct options_table *table, const char *name, uint64_t given)
+{
+	return given >> find_named_row(table, name, strlen(name)) & 1;
 }
 
 static int refuse_unknown(const struct options_table *table, const struct known_options *known, const char *argument)

@@ -115,6 +115,9 @@ struct query_options {
  */
 int options_parse(const struct options_table *table, int argc, char **argv, void *options);
 
+/** Whether --help lists the long option that a word of a command line names: "--write", "--write=x". */
+bool options_has(const struct options_table *table, const char *argument);
+
 /** Print the fault of the command line, and how the subcommand is called. Returns EX_USAGE. */
 int options_refuse(const struct options_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

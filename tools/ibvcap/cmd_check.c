@@ -27,7 +27,7 @@ static const struct option_row rows[] = {
 	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct recv_options, json)},
 };
 
-static const struct options_table table = {
+const struct options_table cmd_check_table = {
 	.command = "check",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -38,7 +38,7 @@ static const struct options_table table = {
 int cmd_check(int argc, char **argv)
 {
 	struct recv_options options = RECV_OPTIONS_INIT;
-	int code = options_parse(&table, argc, argv, &options);
+	int code = options_parse(&cmd_check_table, argc, argv, &options);
 
 	options.command = "check";
 	options.sequence = true;

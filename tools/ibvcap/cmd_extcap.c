@@ -141,7 +141,7 @@ static const struct option_row rows[] = {
 	{"snap", 0, "N", "only the first N bytes of each packet", OPTION_TEXT, AT(snap)},
 };
 
-static const struct options_table table = {
+const struct options_table cmd_extcap_table = {
 	.command = "extcap",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -165,20 +165,21 @@ static int check_extcap_options(const struct extcap_options *options)
 	if (options->question == EXTCAP_NOTHING && options->filter)
 		return check_filter(options->filter);
 	if (options->question == EXTCAP_NOTHING)
-		return options_refuse(&table, "Wireshark calls this, with --extcap-interfaces, --extcap-dlts, "
-		                              "--extcap-config or --capture; to see a stream in Wireshark: wireshark "
-		                              "-k -i " INTERFACE_PREFIX "STREAM");
+		return options_refuse(&cmd_extcap_table,
+		                      "Wireshark calls this, with --extcap-interfaces, --extcap-dlts, "
+		                      "--extcap-config or --capture; to see a stream in Wireshark: wireshark "
+		                      "-k -i " INTERFACE_PREFIX "STREAM");
 	if (options->question != EXTCAP_INTERFACES && !options->stream)
-		return options_refuse(&table, "--extcap-interface is missing");
+		return options_refuse(&cmd_extcap_table, "--extcap-interface is missing");
 	if (options->question == EXTCAP_CAPTURE && !options->fifo[0])
-		return options_refuse(&table, "--capture goes with --fifo");
+		return options_refuse(&cmd_extcap_table, "--capture goes with --fifo");
 	return -1;
 }
 
 int cmd_extcap(int argc, char **argv)
 {
 	struct extcap_options options = {.fifo = ""};
-	int code = options_parse(&table, argc, argv, &options);
+	int code = options_parse(&cmd_extcap_table, argc, argv, &options);
 
 	if (code < 0)
 		code = check_extcap_options(&options);

@@ -29,7 +29,7 @@ static const struct option_row rows[] = {
 	{"no-index", 'n', NULL, "read the recordings from their beginning", OPTION_FLAG, AT(no_index)},
 };
 
-static const struct options_table table = {
+const struct options_table cmd_extract_table = {
 	.command = "extract",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -67,25 +67,27 @@ static bool ends_before_it_begins(const struct extract_options *options)
 static int check_extract_options(const struct extract_options *options)
 {
 	if (!options->n_files)
-		return options_refuse(&table, "which recording?");
+		return options_refuse(&cmd_extract_table, "which recording?");
 	if (!options->out)
-		return options_refuse(&table, "--write is missing: which file to write? -: standard output");
+		return options_refuse(&cmd_extract_table,
+		                      "--write is missing: which file to write? -: standard output");
 	if (!is_time(options->from))
-		return options_refuse(&table, "--from '%s': accepted is %s", options->from, TIME_TEXT_FORMS);
+		return options_refuse(&cmd_extract_table, "--from '%s': accepted is %s", options->from,
+		                      TIME_TEXT_FORMS);
 	if (!is_time(options->to))
-		return options_refuse(&table, "--to '%s': accepted is %s", options->to, TIME_TEXT_FORMS);
+		return options_refuse(&cmd_extract_table, "--to '%s': accepted is %s", options->to, TIME_TEXT_FORMS);
 	if (ends_before_it_begins(options))
-		return options_refuse(&table, "--to %s is before --from %s", options->to, options->from);
+		return options_refuse(&cmd_extract_table, "--to %s is before --from %s", options->to, options->from);
 	for (unsigned i = 0; i < options->n_files; i++)
 		if (is_same_file(options->files[i], options->out))
-			return options_refuse(&table, "'%s' cannot be read and written", options->out);
+			return options_refuse(&cmd_extract_table, "'%s' cannot be read and written", options->out);
 	return -1;
 }
 
 int cmd_extract(int argc, char **argv)
 {
 	struct extract_options options = {0};
-	int code = options_parse(&table, argc, argv, &options);
+	int code = options_parse(&cmd_extract_table, argc, argv, &options);
 
 	options.files = argv + optind;
 	options.n_files = (unsigned)(argc - optind);

@@ -29,7 +29,7 @@ static const struct option_row rows[] = {
          OPTION_AT(struct info_options, json)},
 };
 
-static const struct options_table table = {
+const struct options_table cmd_info_table = {
 	.command = "info",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -39,9 +39,9 @@ static const struct options_table table = {
 int cmd_info(int argc, char **argv)
 {
 	struct info_options options = {.gaps = 10, .sources = REPORT_SOURCES, .files = 10};
-	int code = options_parse(&table, argc, argv, &options);
+	int code = options_parse(&cmd_info_table, argc, argv, &options);
 
 	if (code < 0 && optind == argc)
-		code = options_refuse(&table, "which recording?");
+		code = options_refuse(&cmd_info_table, "which recording?");
 	return code >= 0 ? code : info_run(argv + optind, argc - optind, &options);
 }

@@ -29,18 +29,18 @@ static const struct option_rule rules[] = {
 	{"openmetrics", OPTION_NOT_WITH, "listen", "who asks for /metrics says which format it reads"},
 };
 
-static const struct options_table table = {.command = "metrics",
-                                           .usage = usage,
-                                           OPTION_ROWS(rows),
-                                           OPTION_RULES(rules),
-                                           .no_more = "an address stands behind --listen"};
+const struct options_table cmd_metrics_table = {.command = "metrics",
+                                                .usage = usage,
+                                                OPTION_ROWS(rows),
+                                                OPTION_RULES(rules),
+                                                .no_more = "an address stands behind --listen"};
 
 int cmd_metrics(int argc, char **argv)
 {
 	struct metrics_options options = {0};
 	struct status_view view;
 	uint64_t begun_ns;
-	int r = options_parse(&table, argc, argv, &options);
+	int r = options_parse(&cmd_metrics_table, argc, argv, &options);
 
 	if (r >= 0)
 		return r;

@@ -127,7 +127,7 @@ static const struct option_rule rules[] = {
 	{"aligned", OPTION_ONLY_WITH, "file-seconds", NULL},
 };
 
-static const struct options_table table = {
+const struct options_table cmd_record_table = {
 	.command = "record",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -140,33 +140,36 @@ static int check_flight_options(const struct record_options *options)
 {
 	if (!options->last_ns && !options->has_triggers)
 		return options->before_ns || options->after_ns
-		               ? options_refuse(&table, "--before and --after go with --trigger")
+		               ? options_refuse(&cmd_record_table, "--before and --after go with --trigger")
 		               : -1;
 	if (options->last_ns && (options->has_triggers || options->before_ns || options->after_ns))
-		return options_refuse(&table, "--last writes a file now, --trigger later: one of them is wanted");
+		return options_refuse(&cmd_record_table,
+		                      "--last writes a file now, --trigger later: one of them is wanted");
 	if (options->oldest || options->back_ns || options->duration_ns != UINT64_MAX || options->file_ns != UINT64_MAX)
 		return options_refuse(
-			&table,
+			&cmd_record_table,
 			"--last and --trigger say what time is recorded: --oldest, --seconds-back, --duration and "
 			"--file-seconds do not go with them");
 	if (options->has_triggers && (!strcmp(options->path, "-") || strchr(options->path, '%')))
-		return options_refuse(&table,
+		return options_refuse(&cmd_record_table,
 		                      "--trigger writes files with a number and the time in their names: --write FILE "
 		                      "is wanted, without '%%'");
 	if (options->triggers.message.sin_port && !options->files && !options->quota && !options->disk_limit)
 		return options_refuse(
-			&table, "--trigger udp: any program of this machine can send a message, so say how much is "
-				"kept, by --files, --quota or --disk-limit");
+			&cmd_record_table,
+			"--trigger udp: any program of this machine can send a message, so say how much is "
+			"kept, by --files, --quota or --disk-limit");
 	return -1;
 }
 
 static int check_raw_options(const struct record_options *options)
 {
 	if (options->n_streams > 1)
-		return options_refuse(&table, "--raw records one stream: start a process for each");
+		return options_refuse(&cmd_record_table, "--raw records one stream: start a process for each");
 	if (options->zstd_level || options->snap_bytes != UINT32_MAX || !strcmp(options->path, "-"))
 		return options_refuse(
-			&table, "--raw writes rows as they are, to files: --zstd, --snap and '-' do not go with it");
+			&cmd_record_table,
+			"--raw writes rows as they are, to files: --zstd, --snap and '-' do not go with it");
 	return -1;
 }
 
@@ -177,31 +180,35 @@ static int check_record_options(const struct record_options *options)
 	int code;
 
 	if (!options->n_streams)
-		return options_refuse(&table, "which stream? 'ibvcap status' lists them");
+		return options_refuse(&cmd_record_table, "which stream? 'ibvcap status' lists them");
 	for (unsigned i = 1; i < options->n_streams; i++)
 		for (unsigned k = 0; k < i; k++)
 			if (!strcmp(options->streams[i], options->streams[k]))
-				return options_refuse(&table, "stream '%s' is there twice: each packet would be, too",
+				return options_refuse(&cmd_record_table,
+				                      "stream '%s' is there twice: each packet would be, too",
 				                      options->streams[i]);
 	if (options->filter && (!options->filter[0] || strlen(options->filter) > FILTER_BYTES_MAX))
-		return options_refuse(&table, "--filter: a text of 1 to %d bytes is wanted", FILTER_BYTES_MAX);
+		return options_refuse(&cmd_record_table, "--filter: a text of 1 to %d bytes is wanted",
+		                      FILTER_BYTES_MAX);
 	if (!options->path)
-		return options_refuse(&table, "--write FILE is missing; '-' is standard output");
+		return options_refuse(&cmd_record_table, "--write FILE is missing; '-' is standard output");
 	if (!rotates && (options->files || options->quota || options->disk_limit))
 		return options_refuse(
-			&table, "--files, --quota and --disk-limit delete whole files: say when a new file begins, "
-				"by --file-size, --file-seconds, --file-packets or --trigger");
+			&cmd_record_table,
+			"--files, --quota and --disk-limit delete whole files: say when a new file begins, "
+			"by --file-size, --file-seconds, --file-packets or --trigger");
 	if (options->quota && options->file_bytes != UINT64_MAX && options->quota < options->file_bytes)
-		return options_refuse(&table, "--quota has no room for one file of --file-size");
+		return options_refuse(&cmd_record_table, "--quota has no room for one file of --file-size");
 	code = check_flight_options(options);
 	if (code >= 0)
 		return code;
 	if (options->raw && options->by_flow)
-		return options_refuse(&table, "--raw writes all rows: --by-flow does not go with it");
+		return options_refuse(&cmd_record_table, "--raw writes all rows: --by-flow does not go with it");
 	if (!strcmp(options->path, "-") && (rotates || options->command || options->by_flow))
-		return options_refuse(&table, "standard output is one file: --write FILE is wanted");
+		return options_refuse(&cmd_record_table, "standard output is one file: --write FILE is wanted");
 	if (!strcmp(options->path, "-") && isatty(STDOUT_FILENO))
-		return options_refuse(&table, "a terminal cannot show a recording: use a pipe, or --write FILE");
+		return options_refuse(&cmd_record_table,
+		                      "a terminal cannot show a recording: use a pipe, or --write FILE");
 	return options->raw ? check_raw_options(options) : -1;
 }
 
@@ -237,7 +244,7 @@ int record_parse_arguments(int argc, char **argv, struct record_options *options
 	                                   .file_packets = UINT64_MAX,
 	                                   .file_ns = UINT64_MAX,
 	                                   .buffer_bytes = UINT64_C(64) << 20};
-	r = options_parse(&table, argc, argv, options);
+	r = options_parse(&cmd_record_table, argc, argv, options);
 	if (r >= 0)
 		return r;
 	options->streams = argv + optind;
@@ -290,7 +297,7 @@ static int check_command(const char *command)
 	if (is_there)
 		return -1;
 	return options_refuse(
-		&table,
+		&cmd_record_table,
 		"--command '%s': there is no such program; accepted is the name of a program, without arguments: it "
 		"gets the file's name as its only one",
 		command);
@@ -310,7 +317,8 @@ static int check_trigger_command(const char *command)
 	    snprintf(look, sizeof(look), "command -v -- %.*s >/dev/null 2>&1", n, command) >= (int)sizeof(look) ||
 	    system(look) <= 0)
 		return -1;
-	return options_refuse(&table, "--trigger 'exit:%s': there is no command '%.*s'", command, n, command);
+	return options_refuse(&cmd_record_table, "--trigger 'exit:%s': there is no command '%.*s'", command, n,
+	                      command);
 }
 
 int cmd_record(int argc, char **argv)

@@ -74,7 +74,7 @@ static const struct option_rule rules[] = {
 	{"utc", OPTION_ONLY_WITH, "dump", NULL},
 };
 
-static const struct options_table table = {
+const struct options_table cmd_recv_table = {
 	.command = "recv",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -89,18 +89,19 @@ static int check_values(const struct recv_options *options)
 	const struct ibvcap_rx_options *attach = &options->attach;
 
 	if (attach->group[0] && attach->queue != IBVCAP_QUEUE_ALL)
-		return options_refuse(&table, "--group and --queue do not go together: the group chooses");
+		return options_refuse(&cmd_recv_table, "--group and --queue do not go together: the group chooses");
 	if (attach->group[0] && attach->policy == IBVCAP_POLICY_TAP)
-		return options_refuse(&table, "--group and --policy tap do not go together");
+		return options_refuse(&cmd_recv_table, "--group and --policy tap do not go together");
 	if (options->dump && attach->policy == IBVCAP_POLICY_TAP)
-		return options_refuse(&table, "--dump and --policy tap do not go together: a tap has no headers");
+		return options_refuse(&cmd_recv_table,
+		                      "--dump and --policy tap do not go together: a tap has no headers");
 	return -1;
 }
 
 int cmd_recv(int argc, char **argv)
 {
 	struct recv_options options = RECV_OPTIONS_INIT;
-	int code = options_parse(&table, argc, argv, &options);
+	int code = options_parse(&cmd_recv_table, argc, argv, &options);
 
 	if (code < 0)
 		code = check_values(&options);

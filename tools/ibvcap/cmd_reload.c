@@ -12,15 +12,15 @@ static const char usage[] =
 
 static const struct option_row rows[] = {OPTION_SOCKET('s', struct query_options, socket)};
 
-static const struct options_table table = {.command = "reload",
-                                           .usage = usage,
-                                           OPTION_ROWS(rows),
-                                           .no_more = "the daemon reads the file again with which it was started"};
+const struct options_table cmd_reload_table = {.command = "reload",
+                                               .usage = usage,
+                                               OPTION_ROWS(rows),
+                                               .no_more = "the daemon reads the file again with which it was started"};
 
 int cmd_reload(int argc, char **argv)
 {
 	struct query_options options = {0};
-	int code = options_parse(&table, argc, argv, &options);
+	int code = options_parse(&cmd_reload_table, argc, argv, &options);
 
 	return code >= 0 ? code : reconfigure_daemon("reload", options.socket, IBVCAP_RECONFIGURE_RELOAD, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static const struct option_rule rules[] = {
 	{"rate", OPTION_NOT_WITH, "loop-delay", "all packets have one distance"},
 };
 
-static const struct options_table table = {
+const struct options_table cmd_replay_table = {
 	.command = "replay",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -72,9 +72,9 @@ static const struct options_table table = {
 int cmd_replay(int argc, char **argv)
 {
 	struct replay_options options = {.run.command = "replay", .loops = 1, .speed = 1};
-	int code = options_parse(&table, argc, argv, &options);
+	int code = options_parse(&cmd_replay_table, argc, argv, &options);
 
 	if (code < 0 && options.loops != 1 && !strcmp(options.file, "-"))
-		code = options_refuse(&table, "--loop wants a file: standard input cannot be read again");
+		code = options_refuse(&cmd_replay_table, "--loop wants a file: standard input cannot be read again");
 	return code >= 0 ? code : replay_run(&options);
 }

@@ -38,7 +38,7 @@ static const struct option_rule rules[] = {
 	{"drop-late", OPTION_ONLY_WITH, "rate", "without it nothing is late"},
 };
 
-static const struct options_table table = {
+const struct options_table cmd_send_table = {
 	.command = "send",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -58,10 +58,10 @@ int cmd_send(int argc, char **argv)
 {
 	struct send_options options = {
 		.run.command = "send", .count = UINT64_MAX, .duration_ns = UINT64_MAX, .size_bytes = UINT64_MAX};
-	int code = options_parse(&table, argc, argv, &options);
+	int code = options_parse(&cmd_send_table, argc, argv, &options);
 
 	if (code < 0 && options.file && options.size_bytes == 0)
-		code = options_refuse(&table, "--file and --size 0 do not go together");
+		code = options_refuse(&cmd_send_table, "--file and --size 0 do not go together");
 	if (code < 0 && options.file && is_capture_name(options.file))
 		fprintf(stderr, "ibvcap send: the bytes of %s are sent; 'ibvcap replay' sends the packets in it\n",
 		        options.file);

@@ -15,16 +15,17 @@ static const struct option_row rows[] = {
 	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct query_options, json)},
 };
 
-static const struct options_table table = {.command = "status",
-                                           .usage = usage,
-                                           OPTION_ROWS(rows),
-                                           .no_more = "it shows all streams; of one, 'ibvcap why STREAM' says more"};
+const struct options_table cmd_status_table = {.command = "status",
+                                               .usage = usage,
+                                               OPTION_ROWS(rows),
+                                               .no_more =
+                                                       "it shows all streams; of one, 'ibvcap why STREAM' says more"};
 
 int cmd_status(int argc, char **argv)
 {
 	struct query_options options = {0};
 	struct status_view view;
-	int r = options_parse(&table, argc, argv, &options);
+	int r = options_parse(&cmd_status_table, argc, argv, &options);
 
 	if (r >= 0)
 		return r;

@@ -26,7 +26,7 @@ static const char usage[] =
 
 static const struct option_row rows[] = {OPTION_SOCKET('s', struct query_options, socket)};
 
-static const struct options_table table = {
+const struct options_table cmd_stream_table = {
 	.command = "stream",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -83,7 +83,7 @@ static int add_stream_args(const char *socket, char *const *words, int n_words)
 	int code;
 
 	if (!text)
-		return options_refuse(&table, "'%s' is no KEY=VALUE, and a FILE is added alone",
+		return options_refuse(&cmd_stream_table, "'%s' is no KEY=VALUE, and a FILE is added alone",
 		                      find_odd_word(words, n_words));
 	code = reconfigure_daemon("stream", socket, IBVCAP_RECONFIGURE_ADD_STREAM, "arguments", text);
 	for (int i = 0; i < n_words && code == EX_CONFIG; i++)
@@ -96,7 +96,7 @@ static int add_stream_args(const char *socket, char *const *words, int n_words)
 int cmd_stream(int argc, char **argv)
 {
 	struct query_options options = {0};
-	int code = options_parse(&table, argc, argv, &options), n_words = argc - optind - 1;
+	int code = options_parse(&cmd_stream_table, argc, argv, &options), n_words = argc - optind - 1;
 	char **words = argv + optind + 1; /* behind the verb */
 	bool adds, removes;
 
@@ -111,11 +111,12 @@ int cmd_stream(int argc, char **argv)
 	if (removes)
 		return reconfigure_daemon("stream", options.socket, IBVCAP_RECONFIGURE_REMOVE_STREAM, words[0], NULL);
 	if (n_words >= 0 && strcmp(argv[optind], "add") && strcmp(argv[optind], "remove"))
-		return options_refuse(&table,
+		return options_refuse(&cmd_stream_table,
 		                      "'%s': add FILE, add KEY=VALUE... or remove NAME is wanted; 'ibvcap status' "
 		                      "lists the streams",
 		                      argv[optind]);
 	if (n_words >= 0 && strcmp(argv[optind], "remove") == 0)
-		return options_refuse(&table, "remove takes the name of one stream; 'ibvcap status' lists them");
-	return options_refuse(&table, "add FILE, add KEY=VALUE... or remove NAME is wanted");
+		return options_refuse(&cmd_stream_table,
+		                      "remove takes the name of one stream; 'ibvcap status' lists them");
+	return options_refuse(&cmd_stream_table, "add FILE, add KEY=VALUE... or remove NAME is wanted");
 }

@@ -22,17 +22,17 @@ static const struct option_row rows[] = {
 	{"json", 'j', NULL, "print JSON, one line each interval", OPTION_FLAG, AT(json)},
 };
 
-static const struct options_table table = {.command = "top",
-                                           .usage = usage,
-                                           OPTION_ROWS(rows),
-                                           .no_more = "it shows all streams; of one, 'ibvcap why STREAM' says more"};
+const struct options_table cmd_top_table = {.command = "top",
+                                            .usage = usage,
+                                            OPTION_ROWS(rows),
+                                            .no_more = "it shows all streams; of one, 'ibvcap why STREAM' says more"};
 
 int cmd_top(int argc, char **argv)
 {
 	struct top_options options = {.interval_ns = TIME_SECOND_NS};
-	int code = options_parse(&table, argc, argv, &options);
+	int code = options_parse(&cmd_top_table, argc, argv, &options);
 
 	if (code < 0 && options.interval_ns < INTERVAL_MIN_NS)
-		code = options_refuse(&table, "--interval: " INTERVAL_MIN_TEXT);
+		code = options_refuse(&cmd_top_table, "--interval: " INTERVAL_MIN_TEXT);
 	return code >= 0 ? code : top_run(&options);
 }

@@ -28,7 +28,7 @@ static const struct option_row rows[] = {
 	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct query_options, json)},
 };
 
-static const struct options_table table = {
+const struct options_table cmd_why_table = {
 	.command = "why",
 	.usage = usage,
 	OPTION_ROWS(rows),
@@ -85,7 +85,7 @@ int cmd_why(int argc, char **argv)
 {
 	struct query_options options = {0};
 	struct status_view view;
-	int r = options_parse(&table, argc, argv, &options), code;
+	int r = options_parse(&cmd_why_table, argc, argv, &options), code;
 	char interface[IFNAMSIZ];
 	bool has_interface;
 

@@ -4,6 +4,7 @@
 
 #include "lib/base/fd.h"
 #include "lib/base/nearest.h"
+#include "tools/common/options.h"
 
 #include <ibvcap/ibvcap.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@ struct command {
 	const char *name;
 	const char *summary;
 	int (*run)(int argc, char **argv);
+	const struct options_table *table; /* NULL: another program has it */
 };
 
 /* It links the daemon's configuration and libibverbs. */
@@ -29,22 +31,22 @@ static int run_produce_program(int, char **argv)
 }
 
 static const struct command commands[] = {
-	{"check", "say which numbered packets of a stream were lost, from the sender on", cmd_check},
-	{"doctor", "check that this machine is ready, and say what to do if not", run_doctor_program},
-	{"extcap", "show streams as interfaces in Wireshark", cmd_extcap},
-	{"extract", "copy the packets of a time out of recordings", cmd_extract},
-	{"info", "say what is in a recording, what is missing, and why", cmd_info},
-	{"metrics", "print the status as metrics for Prometheus", cmd_metrics},
-	{"produce", "send a stream to Kafka, as blocks of packets or as arrays", run_produce_program},
-	{"record", "record streams to pcapng files that say what is missing, and why", cmd_record},
-	{"recv", "receive a stream: print rates, check the test pattern, dump payloads", cmd_recv},
-	{"reload", "make the daemon read its configuration again", cmd_reload},
-	{"replay", "send the UDP payloads of a capture file, with its timing", cmd_replay},
-	{"send", "send the test pattern or a file on a channel", cmd_send},
-	{"status", "show where every packet went", cmd_status},
-	{"stream", "add a stream to the running daemon, or remove one", cmd_stream},
-	{"top", "show rates, fill and losses as they change", cmd_top},
-	{"why", "explain why packets of a stream were lost, and what helps", cmd_why},
+	{"check", "say which numbered packets of a stream were lost, from the sender on", cmd_check, &cmd_check_table},
+	{"doctor", "check that this machine is ready, and say what to do if not", run_doctor_program, NULL},
+	{"extcap", "show streams as interfaces in Wireshark", cmd_extcap, &cmd_extcap_table},
+	{"extract", "copy the packets of a time out of recordings", cmd_extract, &cmd_extract_table},
+	{"info", "say what is in a recording, what is missing, and why", cmd_info, &cmd_info_table},
+	{"metrics", "print the status as metrics for Prometheus", cmd_metrics, &cmd_metrics_table},
+	{"produce", "send a stream to Kafka, as blocks of packets or as arrays", run_produce_program, NULL},
+	{"record", "record streams to pcapng files that say what is missing, and why", cmd_record, &cmd_record_table},
+	{"recv", "receive a stream: print rates, check the test pattern, dump payloads", cmd_recv, &cmd_recv_table},
+	{"reload", "make the daemon read its configuration again", cmd_reload, &cmd_reload_table},
+	{"replay", "send the UDP payloads of a capture file, with its timing", cmd_replay, &cmd_replay_table},
+	{"send", "send the test pattern or a file on a channel", cmd_send, &cmd_send_table},
+	{"status", "show where every packet went", cmd_status, &cmd_status_table},
+	{"stream", "add a stream to the running daemon, or remove one", cmd_stream, &cmd_stream_table},
+	{"top", "show rates, fill and losses as they change", cmd_top, &cmd_top_table},
+	{"why", "explain why packets of a stream were lost, and what helps", cmd_why, &cmd_why_table},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -81,14 +83,40 @@ static int check_output(const char *command, int code)
 	return code ? code : EX_IOERR;
 }
 
+/* Of each long option that the command does not have: the commands that have it. */
+static void name_other_commands(const struct command *command, int argc, char **argv)
+{
+	for (int a = 1; a < argc && command->table; a++) {
+		unsigned n = 0;
+
+		if (options_has(command->table, argv[a]))
+			continue;
+		for (size_t i = 0; i < N_COMMANDS; i++) {
+			if (!commands[i].table || !options_has(commands[i].table, argv[a]))
+				continue;
+			if (n++ == 0)
+				fprintf(stderr, "ibvcap %s: %.*s is an option of ibvcap %s", command->name,
+				        (int)strcspn(argv[a], "="), argv[a], commands[i].name);
+			else
+				fprintf(stderr, ", %s", commands[i].name);
+		}
+		if (n)
+			fputc('\n', stderr);
+	}
+}
+
 static int run_command(const struct command *command, int argc, char **argv)
 {
 	char name[32];
+	int code;
 
 	/* getopt begins its messages with argv[0]. */
 	snprintf(name, sizeof(name), "ibvcap %s", command->name);
 	argv[0] = name;
-	return check_output(command->name, command->run(argc, argv));
+	code = command->run(argc, argv);
+	if (code == EX_USAGE)
+		name_other_commands(command, argc, argv);
+	return check_output(command->name, code);
 }
 
 static int refuse_command(const char *name)

@@ -7,6 +7,23 @@
 #define TOOLS_IBVCAP_IBVCAP_H
 
 struct ibvcap_sequence;
+struct options_table;
+
+/* Their options. */
+extern const struct options_table cmd_check_table;
+extern const struct options_table cmd_extcap_table;
+extern const struct options_table cmd_extract_table;
+extern const struct options_table cmd_info_table;
+extern const struct options_table cmd_metrics_table;
+extern const struct options_table cmd_record_table;
+extern const struct options_table cmd_recv_table;
+extern const struct options_table cmd_reload_table;
+extern const struct options_table cmd_replay_table;
+extern const struct options_table cmd_send_table;
+extern const struct options_table cmd_status_table;
+extern const struct options_table cmd_stream_table;
+extern const struct options_table cmd_top_table;
+extern const struct options_table cmd_why_table;
 
 int cmd_check(int argc, char **argv);
 int cmd_extcap(int argc, char **argv);

@@ -60,6 +60,8 @@ MISTAKES = (
     ("ibvcap extract cut.pcapng -w x.pcapng 'port 5'", NO_INPUT, "port 5: No such file; 'ibvcap record' makes one",
      "a filter stands behind --filter"),
     ("ibvcap why out", UNAVAILABLE, "no stream or interface 'out'; it is a channel"),
+    ("ibvcap recv lidar --filter 'port 5'", USAGE, "'--filter'", "--filter is an option of ibvcap extract, record\n"),
+    ("ibvcap recv lidar --write=a --last 3", USAGE, "--write is an option of ibvcap extract, record\n", "--last is an"),
     ("ibvcap record lidar,cut -w a.pcapng", UNAVAILABLE, "no stream 'lidar,cut'", "several streams are several words"),
     ("ibvcap record lidar -w a.pcapng udp port 7502", UNAVAILABLE, "no stream 'udp'", "a filter is one word in quotes"),
     ("ibvcap record -i rx0 -w a.pcapng", USAGE, "-i is an option of tcpdump: name a stream in its place"),

@@ -139,6 +139,14 @@ Test(options, options_that_contradict_each_other_and_words_that_lack_are_refused
 	expect_wrong("w --nothing", "--help prints all options");
 }
 
+Test(options, a_word_of_the_command_line_is_compared_with_the_options_that_help_lists)
+{
+	cr_expect(options_has(&table, "--colour") && options_has(&table, "--colour=pink"));
+	cr_expect_not(options_has(&table, "--col") || options_has(&table, "--colours") ||
+	              options_has(&table, "colour"));
+	cr_expect_not(options_has(&table, "--") || options_has(&table, "--longer-than-the-options-in-the-help"));
+}
+
 Test(options, words_behind_the_first_ones_are_left_to_the_subcommand)
 {
 	struct options_table more = table;
