@@ -139,6 +139,9 @@ const struct key *key_find_nearest(const struct key_group *group, const char *na
 
 	for (unsigned i = 0; i < group->n_keys; i++)
 		nearest_offer(&nearest, group->keys[i].name);
+	for (unsigned i = 0; i < group->n_keys && !nearest.best; i++)
+		if (strncmp(group->keys[i].name, name, strlen(name)) == 0)
+			nearest.best = group->keys[i].name;
 	return nearest.best ? key_find(group, nearest.best) : NULL;
 }
 

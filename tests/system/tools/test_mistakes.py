@@ -211,6 +211,7 @@ MISTAKES = (
     (one_stream(port="7502-7510"), CONFIG, "7502-7510 is no number", "without a unit or a range"),
     (one_stream(keys="history_blocks = 1k;"), CONFIG, "1k is no number: accepted is one integer, without a unit"),
     (checks(SOCKET, f"channels = ( {CHANNEL} );"), CONFIG, "device rx0 of rx0 cannot pace: accepted is \"software\""),
+    (checks(SOCKET, f"channels = ( {CHANNEL.replace('_mbps', '')} );"), CONFIG, "did you mean 'rate_limit_mbps'?"),
     (checks("streams:", "  - name: s"), CONFIG, "as in YAML"),
     (one_stream(keys='timestamps = "hardware";'), CONFIG, "its card does not stamp all packets", '"auto"'),
     (one_stream(flow="colour = 1;"), CONFIG, "unknown key 'colour' in a flow: accepted are "),

@@ -167,6 +167,8 @@ Test(config, an_unknown_key_is_told_the_nearest_one)
 	expect_refused(load_with("sokcet = 1;", "", ""), ":2: ", "did you mean 'socket'?");
 	expect_refused(load_with("", "", "prot = 1;"), ":6: ", "did you mean 'port'?");
 	expect_refused(load("stream = ();"), ":1: ", "did you mean 'streams'?");
+	expect_refused(load_with("", "delay = true;", ""), ":5: ", "did you mean 'delay_drop'?");
+	expect_refused(load_with("", "", "dest = 1;"), ":6: ", "did you mean 'destination'?");
 	expect_refused(load_with("", "colour = 1;", ""), ":5: ", "in a stream: ibvcapd.conf(5) lists those there are");
 	expect_refused(load_with("", "relaxed_ordering = true;", ""),
 	               ":5: ", "in a stream: it is a key of the file: put it before 'streams'");
