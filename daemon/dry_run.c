@@ -227,8 +227,9 @@ static void try_channel(const struct config *config, const struct config_channel
 }
 
 /* systemd makes the directory of the service. */
-static void try_socket(const char *path, struct failure *all)
+static void try_socket(const char *path, const char *user, struct failure *all)
 {
+	const char *owner = geteuid() == 0 ? user : NULL;
 	bool is_of_service = strncmp(path, SERVICE_DIRECTORY "/", sizeof(SERVICE_DIRECTORY)) == 0;
 	struct failure found;
 
@@ -237,9 +238,9 @@ static void try_socket(const char *path, struct failure *all)
 		            "has a directory of its own there (PrivateTmp=), so no client would find the socket of "
 		            "the service: set a path below " SERVICE_DIRECTORY " for it",
 		            path);
-	if (listener_check_path(path, &found) == -ENOENT && is_of_service && sd_booted() > 0)
+	if (listener_check_path(path, owner, &found) == -ENOENT && is_of_service && sd_booted() > 0)
 		return;
-	if (listener_check_path(path, &found) < 0)
+	if (listener_check_path(path, owner, &found) < 0)
 		failure_add(all, &found);
 }
 
@@ -335,7 +336,7 @@ int dry_run(const struct config *config, const char *user, struct failure *failu
 		ring_bytes[i] = try_stream(config, &config->streams[i], &memory, failure);
 	for (uint32_t i = 0; i < config->n_channels; i++)
 		try_channel(config, &config->channels[i], failure);
-	try_socket(config->socket_path, failure);
+	try_socket(config->socket_path, user, failure);
 	try_user(config, user, failure);
 	if (!failure->text[0]) {
 		try_memory(config, &memory, failure);

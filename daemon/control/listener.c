@@ -3,6 +3,7 @@
 #include "daemon/control/listener.h"
 
 #include "daemon/control/dropped_sockets.h"
+#include "daemon/control/id_name.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +21,17 @@
 #endif
 
 #define BACKLOG       4096 /* the kernel takes less if net.core.somaxconn is less */
-#define OWN_DIRECTORY "; set a path in a directory of the daemon's user: install -d -o USER /run/ibvcapd"
+#define OWN_DIRECTORY "; set a path in a directory of the daemon's user: install -d -o %s /run/ibvcapd"
 #define LISTENS       0x10000 /* __SO_ACCEPTCON in the flags of /proc/net/unix */
+
+/* This process's user for a command: its name, or its number. */
+static struct id_text own_user(void)
+{
+	struct id_text user = id_of_user(geteuid());
+
+	user.text[strcspn(user.text, " ")] = '\0';
+	return user;
+}
 
 /* Does a process listen at the path? 1: yes, and *pid is set if known; 0: no; -errno: the kernel does not tell. */
 static int find_owner(const struct sockaddr_un *address, pid_t *pid)
@@ -48,7 +58,7 @@ static int find_owner(const struct sockaddr_un *address, pid_t *pid)
 }
 
 /* 1: its directory is there. */
-static int check_directory(const char *path, struct failure *failure)
+static int check_directory(const char *path, const char *user, struct failure *failure)
 {
 	char directory[PATH_MAX];
 	struct stat status;
@@ -58,12 +68,12 @@ static int check_directory(const char *path, struct failure *failure)
 	if (stat(directory, &status) == 0 || errno != ENOENT)
 		return 1;
 	return failure_set(failure, EX_CONFIG, ENOENT,
-	                   "control socket '%s': there is no directory %s; make it (install -d -o USER %s, the "
-	                   "daemon's user), or set another path",
-	                   path, directory, directory);
+	                   "control socket '%s': there is no directory %s; make it for the daemon's user (as root: "
+	                   "install -d -o %s %s), or set another path",
+	                   path, directory, user ? user : own_user().text, directory);
 }
 
-int listener_check_path(const char *path, struct failure *failure)
+int listener_check_path(const char *path, const char *user, struct failure *failure)
 {
 	struct stat status;
 
@@ -71,7 +81,7 @@ int listener_check_path(const char *path, struct failure *failure)
 		return failure_set(failure, EX_CONFIG, ENAMETOOLONG, "control socket '%s': longer than %zu bytes", path,
 		                   sizeof((struct sockaddr_un){0}.sun_path) - 1);
 	if (lstat(path, &status) < 0)
-		return check_directory(path, failure) < 0 ? -ENOENT : 0;
+		return check_directory(path, user, failure) < 0 ? -ENOENT : 0;
 	if (S_ISSOCK(status.st_mode))
 		return 0;
 	if (S_ISDIR(status.st_mode))
@@ -110,7 +120,7 @@ static int clear_path(const struct sockaddr_un *address, struct failure *failure
 	if (unlink(path) < 0 && errno != ENOENT)
 		return failure_set(failure, EX_NOPERM, errno,
 		                   "control socket '%s': cannot remove the stale socket: %s" OWN_DIRECTORY, path,
-		                   strerror(errno));
+		                   strerror(errno), own_user().text);
 	return 0;
 }
 
@@ -121,11 +131,12 @@ static int bind_path(int fd, const struct sockaddr_un *address, struct failure *
 
 	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
 		return 0;
-	exit_code = errno == EACCES || errno == EPERM || errno == EROFS ? EX_NOPERM : EX_OSERR;
+	if (errno == EACCES || errno == EPERM)
+		return failure_set(failure, EX_NOPERM, errno, "control socket '%s': cannot be made: %s" OWN_DIRECTORY,
+		                   address->sun_path, strerror(errno), own_user().text);
+	exit_code = errno == EROFS ? EX_NOPERM : EX_OSERR;
 	if (errno == EROFS)
 		help = "; as a service it may write below /run/ibvcapd only: set a path there";
-	else if (exit_code == EX_NOPERM)
-		help = OWN_DIRECTORY;
 	return failure_set(failure, exit_code, errno, "control socket '%s': cannot be made: %s%s", address->sun_path,
 	                   strerror(errno), help);
 }
@@ -168,7 +179,7 @@ int listener_open(struct listener *listener, const char *path, mode_t mode, gid_
 	int r;
 
 	*listener = (struct listener)LISTENER_INIT;
-	r = listener_check_path(path, failure);
+	r = listener_check_path(path, NULL, failure);
 	if (r < 0)
 		return r;
 	strcpy(address.sun_path, path);

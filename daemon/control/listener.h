@@ -24,9 +24,9 @@ struct listener {
 
 /**
  * Can a socket be made at the path? A file that is not a socket, and a directory that is not there, are errors,
- * EX_CONFIG.
+ * EX_CONFIG. user: the user that the daemon will be; NULL: that of this process.
  */
-int listener_check_path(const char *path, struct failure *failure);
+int listener_check_path(const char *path, const char *user, struct failure *failure);
 
 /** Does a process of this network namespace listen at the path? True, too, if the kernel does not tell. */
 bool listener_may_be_taken(const char *path);

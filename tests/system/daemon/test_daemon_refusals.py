@@ -240,6 +240,7 @@ def test_check_config_says_what_the_starts_user_and_rights_lack(build, net, wire
     refused(EX_NOPERM, "cannot switch to user 'ibvcap'",
             prefix=("setpriv", "--bounding-set=-setuid", "--inh-caps=-setuid"))
     refused(EX_CONFIG, "control socket '/run/ibvcapd/control.sock'", "there is no directory /run/ibvcapd",
+            "install -d -o ibvcap /run/ibvcapd",
             prefix=("sh", "-c", 'rmdir /run/ibvcapd; exec "$@"', "sh"))
     refused(EX_CONFIG, "it is a directory", "control.sock/control.sock",
             prefix=("sh", "-c", 'mkdir /run/ibvcapd/control.sock; exec "$@"', "sh"))

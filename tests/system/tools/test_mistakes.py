@@ -222,7 +222,7 @@ MISTAKES = (
     (checks('control = { socket = "/tmp"; };', f"streams = ( {SAMPLE} );"), CONFIG, "'/tmp': it is a directory",
      "'/tmp/control.sock'"),
     (checks('control = { socket = "/no/x.sock"; };', f"streams = ( {SAMPLE} );"), CONFIG,
-     "there is no directory /no", "install -d"),
+     "there is no directory /no", "install -d -o root /no"),
     (checks('control = { socket = "x.sock"; };', f"streams = ( {SAMPLE} );"), CONFIG, "an absolute path"),
     (checks(f"streams = {SAMPLE};"), CONFIG, "streams is a group: accepted is a list of groups"),
     (checks(f"streams = ( {SAMPLE[:-2]} );"), CONFIG, "the group that begins at line 1 is not closed"),
