@@ -403,7 +403,7 @@ static int config_reader_refuse_unknown(const struct config_reader *reader, cons
 			                             "unknown key '%s' in %s: it is a key of %s: put it before '%s'",
 			                             name, group->what, around->what, config_setting_name(at));
 	}
-	if (!inner)
+	if (!inner && !nearest)
 		inner = config_reader_find_inner(reader->keys, name);
 	if (inner)
 		return config_reader_failure(reader, setting, "unknown key '%s' in %s: it is a key of %s, in '%s'",

@@ -208,7 +208,7 @@ static bool syntax_judge_word(const struct syntax_walk *walk, const struct token
 			"that takes text, \"%.*s\" in double quotes",
 			n, word->start, n, word->start);
 	return syntax_set(walk, word->line,
-	                  "%.*s is neither a number nor true or false: accepted is a string in double quotes, \"%.*s\"",
+	                  "%.*s is no value: accepted is a number, true, false, or a string in double quotes, \"%.*s\"",
 	                  n, word->start, n, word->start);
 }
 

@@ -133,10 +133,58 @@ config_setting_t *key_setting(const struct key *key, const config_setting_t *gro
 
 /* ---- near misses --------------------------------------------------------------------------------- */
 
+/* What other programs call a key. A word may stand for several keys, of different groups. */
+static const struct {
+	const char *word;
+	const char *key;
+} other_words[] = {
+	{"iface", "interface"},
+	{"device", "interface"},
+	{"dev", "interface"},
+	{"nic", "interface"},
+	{"dst", "destination"},
+	{"dst_ip", "destination"},
+	{"dest_ip", "destination"},
+	{"destination_ip", "destination"},
+	{"ip", "destination"},
+	{"address", "destination"},
+	{"host", "destination"},
+	{"group", "destination"},
+	{"multicast", "destination"},
+	{"ip", "address"},
+	{"host", "address"},
+	{"group", "address"},
+	{"destination", "address"},
+	{"dst_port", "port"},
+	{"dest_port", "port"},
+	{"destination_port", "port"},
+	{"udp_port", "port"},
+	{"src", "source"},
+	{"src_ip", "source"},
+	{"source_ip", "source"},
+	{"sender", "source"},
+	{"src_port", "source_port"},
+	{"mtu", "payload_size"},
+	{"packet_size", "payload_size"},
+	{"size", "payload_size"},
+	{"hugepages", "page_size"},
+	{"huge_pages", "page_size"},
+	{"ring_size", "history_blocks"},
+	{"buffer_size", "history_blocks"},
+	{"rate", "rate_limit_mbps"},
+	{"bandwidth", "rate_limit_mbps"},
+	{"driver", "backend"},
+	{"core", "cpu"},
+	{"mac", "next_hop_mac"},
+};
+
 const struct key *key_find_nearest(const struct key_group *group, const char *name)
 {
 	struct nearest nearest = {.word = name};
 
+	for (size_t i = 0; i < sizeof(other_words) / sizeof(other_words[0]); i++)
+		if (strcmp(other_words[i].word, name) == 0 && key_find(group, other_words[i].key))
+			return key_find(group, other_words[i].key);
 	for (unsigned i = 0; i < group->n_keys; i++)
 		nearest_offer(&nearest, group->keys[i].name);
 	for (unsigned i = 0; i < group->n_keys && !nearest.best; i++)

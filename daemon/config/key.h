@@ -99,7 +99,7 @@ const struct key *key_find(const struct key_group *group, const char *name);
 /** The setting of the key in a group of the file. NULL: the key is at its default. */
 config_setting_t *key_setting(const struct key *key, const config_setting_t *group);
 
-/** The key of the group that differs from name by a slip or two, or the first that begins with name; NULL: none. */
+/** The key of the group that has name in other programs, or that is near to name, or begins with it; NULL: none. */
 const struct key *key_find_nearest(const struct key_group *group, const char *name);
 
 /** A sentence on a text that the key does not take, "; …"; "": there is nothing to add to key_accepted(). */

@@ -169,6 +169,9 @@ Test(config, an_unknown_key_is_told_the_nearest_one)
 	expect_refused(load("stream = ();"), ":1: ", "did you mean 'streams'?");
 	expect_refused(load_with("", "delay = true;", ""), ":5: ", "did you mean 'delay_drop'?");
 	expect_refused(load_with("", "", "dest = 1;"), ":6: ", "did you mean 'destination'?");
+	expect_refused(load_with("", "", "destination_port = 1;"), ":6: ", "did you mean 'port'?");
+	expect_refused(load_with("", "", "group = 1;"), ":6: ", "in a flow: did you mean 'destination'?");
+	expect_refused(load_with("", "iface = 1;", ""), ":5: ", "in a stream: did you mean 'interface'?");
 	expect_refused(load_with("", "colour = 1;", ""), ":5: ", "in a stream: ibvcapd.conf(5) lists those there are");
 	expect_refused(load_with("", "relaxed_ordering = true;", ""),
 	               ":5: ", "in a stream: it is a key of the file: put it before 'streams'");
@@ -237,7 +240,8 @@ Test(config, braces_that_were_forgotten_are_asked_for)
 	               "");
 	expect_refused(load("streams = ( { name = \"a\"; flows = ( port = 1 ); } );"), "the key port stands in a list",
 	               "");
-	expect_refused(load("streams = ( a, b );"), "a is neither a number nor true or false", "");
+	expect_refused(load("streams = ( a, b );"), "a is no value: accepted is a number, true, false, or a string",
+	               "");
 }
 
 Test(config, wrong_types_are_told_what_was_found_and_what_is_accepted)
@@ -382,9 +386,9 @@ Test(config, the_usual_mistakes_of_syntax_are_named_where_they_are)
 		{"\xef\xbb\xbf# a comment\na = 1;", ":1: the file begins with a byte order mark", "without one"},
 		{"{\n\"streams\": []\n}", ":1: '{' begins the file, as in JSON", "ibvcapd.conf(5)"},
 		{"# of old\n[streams]\nname=a\n", ":2: '[' begins the file, as in an INI file", "'key = value;'"},
-		{"a = 1;\ninterface = eth0;", ":2: eth0 is neither", "accepted is a string in double quotes, \"eth0\""},
-		{"a = 239.1.2.3;", ":1: 239.1.2.3 is neither", "\"239.1.2.3\""},
-		{"users = [ ana ];", ":1: ana is neither", "\"ana\""},
+		{"a = 1;\ninterface = eth0;", ":2: eth0 is no value", "or a string in double quotes, \"eth0\""},
+		{"a = 239.1.2.3;", ":1: 239.1.2.3 is no value", "\"239.1.2.3\""},
+		{"users = [ ana ];", ":1: ana is no value", "\"ana\""},
 		{"streams = [\n{ name = \"a\"; } ];", ":2: a group in an array", "groups in a list"},
 		{"streams = (\n{ a = 1; }\n{ a = 2; } );", ":3: ", "a comma between the entries"},
 		{"a = 1;\nport 7502;", ":2: no '=' behind port", "'port = value;'"},
