@@ -167,6 +167,24 @@ static void prepare_streams_side_by_side(struct daemon *daemon)
 		pthread_join(threads[--n], NULL);
 }
 
+/* A ring found too few hugepages. Its administrator needs the number for the rings of all streams. */
+static void explain_hugepages(const struct daemon *daemon, struct failure *failure)
+{
+	const struct service_memory all = service_memory_of(&daemon->services, true);
+	struct failure found, explained = {0};
+	struct service_memory held = {0};
+	const struct service *service;
+
+	TAILQ_FOREACH (service, &daemon->services, link)
+		if (service->is_prepared)
+			service->ops->memory(service, &held);
+	for (unsigned size = 0; size < MEMORY_HUGE_SIZES; size++)
+		if (memory_check_hugepages(&all, &held, size, &found) < 0)
+			failure_add(&explained, &found);
+	if (explained.text[0])
+		*failure = explained;
+}
+
 static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 {
 	uint64_t wait_us = daemon->config->restart_wait_s * UINT64_C(1000000);
@@ -180,9 +198,12 @@ static int prepare_all_services(struct daemon *daemon, struct failure *failure)
 	prepare_streams_side_by_side(daemon);
 	TAILQ_FOREACH (service, &daemon->services, link) {
 		r = service->is_prepared ? 0 : prepare_patiently(daemon, service, failure);
+		service->is_prepared = r == 0;
 		if (r < 0)
 			break;
 	}
+	if (r == -ENOMEM && failure->exit_code == EX_TEMPFAIL)
+		explain_hugepages(daemon, failure);
 	return r;
 }
 

@@ -17,7 +17,6 @@
 #include "daemon/memory/memory_check.h"
 #include "daemon/process/preflight.h"
 #include "daemon/process/socket_location.h"
-#include "daemon/ring/pages.h"
 #include "daemon/stream/stream.h"
 
 #include <errno.h>
@@ -92,36 +91,18 @@ static void add_lack(const struct config *config, const struct failure *lack, st
 		failure_add(all, lack);
 }
 
-/* Pages that the rings take, with the status of a start that finds too few. */
-static void try_hugepages(const struct config *config, const uint64_t *ring_bytes, uint32_t page_bytes,
-                          struct failure *all)
+static void try_hugepages(const struct config *config, const struct service_memory *memory, struct failure *all)
 {
-	const struct pages_supply supply = pages_read_supply(page_bytes);
-	char advice[PAGES_ADVICE_MAX];
+	const struct service_memory nothing = {0};
 	struct failure lack;
-	uint64_t wanted = 0;
 
-	for (uint32_t i = 0; i < config->n_streams; i++)
-		if (config->streams[i].page_bytes == page_bytes)
-			wanted += ring_bytes[i] / page_bytes;
-	if (wanted > supply.n_max) {
-		failure_set(
-			&lack, EX_TEMPFAIL, ENOMEM,
-			"the rings take %llu hugepages of %u kB, and the control group of this process allows %llu "
-			"(hugetlb; in Kubernetes the limit hugepages-%s): raise the limit, or lower history_blocks; "
-			"page_size = \"4K\" takes none",
-			(unsigned long long)wanted, page_bytes / 1024, (unsigned long long)supply.n_max,
-			page_bytes == 2u << 20 ? "2Mi" : "1Gi");
-		failure_add(all, &lack);
-	} else if (wanted > supply.n_free) {
-		failure_set(&lack, EX_TEMPFAIL, ENOMEM,
-		            "the rings take %llu hugepages of %u kB, and so many are not %s %s",
-		            (unsigned long long)wanted, page_bytes / 1024, wanted > supply.n_all ? "there" : "free",
-		            pages_advice(advice, page_bytes, wanted, "history_blocks"));
-		if (wanted > supply.n_all)
-			failure_add(all, &lack);
-		else
+	for (unsigned size = 0; size < MEMORY_HUGE_SIZES; size++) {
+		int r = memory_check_hugepages(memory, &nothing, size, &lack);
+
+		if (r == -EAGAIN)
 			add_lack(config, &lack, all);
+		else if (r < 0)
+			failure_add(all, &lack);
 	}
 }
 
@@ -185,8 +166,7 @@ static uint64_t try_stream(const struct config *config, const struct config_stre
 	for (uint32_t i = 0; i < stream->n_flows; i++)
 		stream_check_destination(stream, &stream->flows[i]);
 	bytes = geometry_ring_bytes(stream, !interface.ops->pins_memory);
-	memory->locked_ring_bytes += interface.ops->pins_memory ? bytes : 0;
-	memory->small_ring_bytes += stream->page_bytes == SMALL_PAGE_BYTES ? bytes : 0;
+	memory_add_ring(memory, stream, bytes, interface.ops->pins_memory);
 	if (interface.ops->kernel_bytes)
 		memory->kernel_bytes += stream->queues *
 		                        interface.ops->kernel_bytes(stream->receive_queue_slots,
@@ -340,8 +320,7 @@ int dry_run(const struct config *config, const char *user, struct failure *failu
 	try_user(config, user, failure);
 	if (!failure->text[0]) {
 		try_memory(config, &memory, failure);
-		try_hugepages(config, ring_bytes, 2u << 20, failure);
-		try_hugepages(config, ring_bytes, 1u << 30, failure);
+		try_hugepages(config, &memory, failure);
 	}
 	if (!failure->text[0]) {
 		print_memory(config, ring_bytes);

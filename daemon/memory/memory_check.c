@@ -7,12 +7,51 @@
 #include "daemon/base/machine.h"
 #include "daemon/memory/geometry.h"
 #include "daemon/priv/priv.h"
+#include "daemon/ring/pages.h"
 #include "lib/base/files.h"
+#include "lib/base/size.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/capability.h>
 #include <sys/resource.h>
+
+const uint32_t memory_huge_bytes[MEMORY_HUGE_SIZES] = {2u << 20, 1u << 30};
+
+void memory_add_ring(struct service_memory *memory, const struct config_stream *stream, uint64_t bytes, bool is_locked)
+{
+	memory->ring_bytes += bytes;
+	memory->locked_ring_bytes += is_locked ? bytes : 0;
+	memory->small_ring_bytes += stream->page_bytes == SMALL_PAGE_BYTES ? bytes : 0;
+	for (unsigned size = 0; size < MEMORY_HUGE_SIZES; size++)
+		if (stream->page_bytes == memory_huge_bytes[size])
+			memory->n_hugepages[size] += bytes / stream->page_bytes;
+}
+
+int memory_check_hugepages(const struct service_memory *all, const struct service_memory *held, unsigned size,
+                           struct failure *failure)
+{
+	const uint32_t page_bytes = memory_huge_bytes[size];
+	const struct pages_supply supply = pages_read_supply(page_bytes);
+	const uint64_t wanted = all->n_hugepages[size], lacking = wanted - held->n_hugepages[size];
+	char advice[PAGES_ADVICE_MAX];
+
+	if (wanted > supply.n_max)
+		return failure_set(
+			failure, EX_TEMPFAIL, ENOMEM,
+			"the rings take %llu hugepages of %u kB, and the control group of this process allows %llu "
+			"(hugetlb; in Kubernetes the limit hugepages-%s): raise the limit, or lower history_blocks; "
+			"page_size = \"4K\" takes none",
+			(unsigned long long)wanted, page_bytes / 1024, (unsigned long long)supply.n_max,
+			page_bytes == 2u << 20 ? "2Mi" : "1Gi");
+	if (lacking <= supply.n_free)
+		return 0;
+	return failure_set(failure, EX_TEMPFAIL, wanted > supply.n_all ? ENOMEM : EAGAIN,
+	                   "the rings take %llu hugepages of %u kB, and so many are not %s %s%s",
+	                   (unsigned long long)wanted, page_bytes / 1024, wanted > supply.n_all ? "there" : "free",
+	                   pages_advice(advice, page_bytes, lacking, "history_blocks"),
+	                   wanted > supply.n_all ? "" : "; " PAGES_HOLDERS);
+}
 
 int memory_check_rings(const struct config *config, struct failure *failure)
 {

@@ -9,14 +9,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define MEMORY_HUGE_SIZES 2
+
+/* Bytes of a hugepage, as page_size has them. */
+extern const uint32_t memory_huge_bytes[MEMORY_HUGE_SIZES];
+
 /* Memory that a service locks. */
 struct service_memory {
-	uint64_t ring_bytes;           /* the ring of a stream */
-	uint64_t small_ring_bytes;     /* of that, in 4 kB pages */
-	uint64_t kernel_bytes;         /* that the kernel takes for the queue of a stream, besides */
-	uint64_t locked_ring_bytes;    /* the part of ring_bytes that the backend locks */
-	uint64_t locked_channel_bytes; /* for a channel and all senders that it may have, likewise */
-	uint64_t locked_device_bytes;  /* of open devices, besides: of no service */
+	uint64_t ring_bytes;                     /* the ring of a stream */
+	uint64_t small_ring_bytes;               /* of that, in 4 kB pages */
+	uint64_t n_hugepages[MEMORY_HUGE_SIZES]; /* of that, in hugepages of each size */
+	uint64_t kernel_bytes;                   /* that the kernel takes for the queue of a stream, besides */
+	uint64_t locked_ring_bytes;              /* the part of ring_bytes that the backend locks */
+	uint64_t locked_channel_bytes;           /* for a channel and all senders that it may have, likewise */
+	uint64_t locked_device_bytes;            /* of open devices, besides: of no service */
 };
 
 /**
@@ -31,6 +37,17 @@ int memory_check_rings(const struct config *config, struct failure *failure);
  */
 int memory_check_free(const struct service_memory *added, const struct service_memory *running,
                       struct failure *failure);
+
+/** Adds the ring of a stream. is_locked: by its backend. */
+void memory_add_ring(struct service_memory *memory, const struct config_stream *stream, uint64_t bytes, bool is_locked);
+
+/**
+ * Are there hugepages of memory_huge_bytes[size] for all of these rings? held: those that have theirs already.
+ * -ENOMEM: the machine, or the control group, has too few; -EAGAIN: it has enough, and others use them. Failure:
+ * EX_TEMPFAIL.
+ */
+int memory_check_hugepages(const struct service_memory *all, const struct service_memory *held, unsigned size,
+                           struct failure *failure);
 
 /**
  * Memory of senders is locked when they come, and that of an interface that was away is locked again when it is back.

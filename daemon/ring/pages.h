@@ -6,6 +6,10 @@
 #include <stdint.h>
 
 #define PAGES_ADVICE_MAX 320
+/* Who may have hugepages that are not free. */
+#define PAGES_HOLDERS                                                         \
+	"processes that still map the ring of an earlier run may hold some: " \
+	"'ibvcap doctor' as root lists them; let them read on, end them, or reserve pages for two runs"
 
 /* Hugepages of one size that a process can get. */
 struct pages_supply {

@@ -72,13 +72,11 @@ static int rx_ring_explain_no_pages(const struct rx_ring_options *options, uint6
 	rx_ring_size(options, &payload, &headers, &ring);
 	uint64_t wanted = (payload + headers) / options->page_bytes;
 
-	return failure_set(
-		failure, EX_TEMPFAIL, ENOMEM,
-		"stream '%s': its ring wants %llu hugepages of %u kB, the %s segment found too few of them %s; "
-		"processes that still map the ring of an earlier run may hold some: "
-		"'ibvcap doctor' as root lists them; let them read on, end them, or reserve pages for two runs",
-		options->stream, (unsigned long long)wanted, options->page_bytes / 1024, segment,
-		pages_advice(advice, options->page_bytes, wanted, "history_blocks"));
+	return failure_set(failure, EX_TEMPFAIL, ENOMEM,
+	                   "stream '%s': its ring wants %llu hugepages of %u kB, the %s segment found too few of them "
+	                   "%s; " PAGES_HOLDERS,
+	                   options->stream, (unsigned long long)wanted, options->page_bytes / 1024, segment,
+	                   pages_advice(advice, options->page_bytes, wanted, "history_blocks"));
 }
 
 static int rx_ring_create_segments(struct rx_ring *ring, const struct rx_ring_options *options, struct failure *failure)

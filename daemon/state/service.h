@@ -88,7 +88,7 @@ struct service {
 	TAILQ_ENTRY(service) link; /* the daemon's, or a reconfiguration's */
 	const struct service_ops *ops;
 	const char *name; /* of its configuration */
-	bool is_prepared; /* at the start, before its turn */
+	bool is_prepared; /* at the start: it has its memory */
 	bool is_kept;     /* by the configuration to be, from plan on */
 	bool removed;     /* taken out while the daemon runs: it drains */
 	bool ended;       /* its worker does not have it any more */

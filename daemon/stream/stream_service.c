@@ -9,7 +9,6 @@
 #include "daemon/base/log.h"
 #include "daemon/port/interface_set.h"
 #include "daemon/state/state.h"
-#include "lib/base/size.h"
 #include "lib/base/time.h"
 
 #include <errno.h>
@@ -101,13 +100,9 @@ static int stream_service_capture(struct daemon *, struct service *service, stru
 static void stream_service_memory(const struct service *service, struct service_memory *memory)
 {
 	const struct stream *stream = stream_of(service);
-	const struct backend_ops *ops = stream->interface->ops;
-	uint64_t bytes = stream_ring_bytes(stream);
 
 	memory->kernel_bytes += stream_kernel_bytes(stream);
-	memory->ring_bytes += bytes;
-	memory->locked_ring_bytes += ops->pins_memory ? bytes : 0;
-	memory->small_ring_bytes += stream->config->page_bytes == SMALL_PAGE_BYTES ? bytes : 0;
+	memory_add_ring(memory, stream->config, stream_ring_bytes(stream), stream->interface->ops->pins_memory);
 }
 
 /* ---- a reload ------------------------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
 """Bad input: one line that says what, where and what to do; the right exit code; nothing left behind."""
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -314,13 +315,14 @@ def test_interface_without_a_device_behind_it(build, net, wire, tmp):
     assert not (tmp / "plain.sock").exists()
 
 
-def test_too_few_hugepages_names_the_command_that_gets_them(refused, wire):
-    free = testbed.read_number(testbed.HUGEPAGES / "free_hugepages")
-    wanted_bytes = (free + 64) * 2 << 20
-    blocks = wanted_bytes // (1024 * 1024)
-    line = refused([testbed.stream(wire, page_size="2M", slots_per_block=1024, history_blocks=blocks)], EX_TEMPFAIL,
+def test_too_few_hugepages_names_the_command_that_gets_those_of_all_streams(refused, wire):
+    """With those of the first stream alone, the next start would fail at the second."""
+    pages = testbed.read_number(testbed.HUGEPAGES / "free_hugepages") + 64
+    keys = {"page_size": "2M", "slots_per_block": 1024, "history_blocks": (pages * 2 << 20) // (1024 * 1024)}
+    line = refused([testbed.stream(wire, **keys), testbed.stream(wire, 7503, "second", **keys)], EX_TEMPFAIL,
                    "hugepages", " free of ")
-    assert "echo " in line or "sysctl" in line
+    taken, allocated = (int(re.search(f"{word} ([0-9]+) ", line)[1]) for word in ("the rings take", "echo"))
+    assert 2 * pages <= taken <= allocated, line
 
 
 def test_a_ring_larger_than_memory(refused, wire):
