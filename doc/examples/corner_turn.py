@@ -8,6 +8,7 @@ blocks, so that each has its share of the channels, of all stations. It correlat
 OUT-r.npz. What is missing of a block is known to all, and not part of the result. A rank that has nothing is waited for
 WAIT seconds (2).
 """
+import signal
 import sys
 import time
 import traceback
@@ -121,6 +122,7 @@ def main(stream, stations, channels, blocks, out, wait=2.0):
 if __name__ == "__main__":
     if len(sys.argv) not in (6, 7) or not all(word.isdigit() for word in sys.argv[2:5]):
         sys.exit(__doc__)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
     try:
         main(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5], *map(float, sys.argv[6:]))
     except Exception:  # pylint: disable=broad-exception-caught

@@ -61,7 +61,8 @@ with ibvcap.open_source(name, start=ibvcap.OLDEST) as source:
     rows, meta = source.read(4 * most, timeout=30)
 is_file = isinstance(source, ibvcap.Recording)
 if not len(rows):
-    sys.exit(f"{name} has no UDP packet" if is_file else f"no packet of {name} came within 30 s")
+    sys.exit(f"{name} has no UDP packet" if is_file else
+             f"no packet of {name} came within 30 s; see why: ibvcap why {name}")
 is_lidar = np.isin(meta["length"], list(PROFILES))  # the rest is of the inertial sensor
 if not is_lidar.any():
     sys.exit(f"none of the first {len(rows)} packets of {name} is of a lidar: these have {sorted(PROFILES)} bytes, and "

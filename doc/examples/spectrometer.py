@@ -50,10 +50,20 @@ def frames_of(batch):
     return rows[is_frame], lengths[is_frame]
 
 
+def batches(source):
+    """The packets of a file or stream. Says so if a stream has none."""
+    if isinstance(source, ibvcap.Receiver):
+        if (first := source.take(3)) is None:
+            print(f"no packet of {name} in 3 s; see why: ibvcap why {name}", file=sys.stderr)
+        else:
+            yield first
+    yield from source
+
+
 def receive(source, most):
     """Spectra of so many frames; NaN where frames are missing."""
     found, last, n_packets = [], None, 0
-    for batch in source:
+    for batch in batches(source):
         rows, lengths = frames_of(batch)
         n_packets += len(batch)
         if not len(rows):

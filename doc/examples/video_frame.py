@@ -48,11 +48,21 @@ def image_of(array):
     return np.clip(np.stack([y + 1.596 * cr, y - 0.392 * cb - 0.813 * cr, y + 2.017 * cb], axis=2) / 255, 0, 1)
 
 
+def batches(source):
+    """The packets of a file or stream. Says so if a stream has none."""
+    if isinstance(source, ibvcap.Receiver):
+        if (first := source.take(3)) is None:
+            print(f"no packet of {name} in 3 s; see why: ibvcap why {name}", file=sys.stderr)
+        else:
+            yield first
+    yield from source
+
+
 def frames(source):
     """Each frame as a placed array, in order, from the first batch with RTP on."""
     placer = ibvcap.Placer(RTP, numbers=8192, row_bytes=1500, max_sources=1)
     n_packets = n_rtp = 0
-    for batch in source:
+    for batch in batches(source):
         n_packets += len(batch)
         n_rtp += int((np.asarray(batch)[:, 0] >> 6 == 2).sum())  # the version
         if n_rtp:

@@ -103,10 +103,20 @@ def spectra(package, rows, length, header):
     return (abs(transformed) ** 2).mean(1)[:, 1:]
 
 
+def batches(source, name):
+    """The packets of a file or stream. Says so if a stream has none."""
+    if not isinstance(source, ibvcap.Recording):
+        if (first := source.take(3)) is None:
+            print(f"no packet of {name} in 3 s; see why: ibvcap why {name}", file=sys.stderr)
+        else:
+            yield first
+    yield from source
+
+
 def receive(package, source, name, most):
     """Levels of so many frames in dB; NaN where frames are missing."""
     lines, found, last, n_packets = [], [], None, 0
-    for batch in source:
+    for batch in batches(source, name):
         rows, lengths, is_frame = host_rows(batch)
         n_packets += len(batch)
         if not is_frame.any():

@@ -178,7 +178,7 @@ def test_programs_that_read_a_stream(daemon, wire, tmp_path):
     compiler = subprocess.Popen(["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "receive",
                                  EXAMPLES / "receive.cpp", f"-I{testbed.ROOT}/lib/ibvcap/include", f"-L{LIBRARY}",
                                  "-libvcap"])
-    one = daemon([testbed.stream(wire, payload_size=SIZE)])
+    one = daemon([testbed.stream(wire, payload_size=SIZE), testbed.stream(wire, 7600, "quiet", payload_size=SIZE)])
     more = {"IBVCAP_SOCKET": str(one.socket_path)}
     commands = {"live_plot": [sys.executable, "-c", DRAWN, EXAMPLES / "live_plot.py", "lidar", tmp_path / "live.png",
                               "4"],
@@ -186,13 +186,13 @@ def test_programs_that_read_a_stream(daemon, wire, tmp_path):
                 "watch": [sys.executable, EXAMPLES / "watch.py", "lidar"],
                 "foreign": [sys.executable, EXAMPLES / "foreign.py", "receive", "lidar", str(N)],
                 "cpp": [tmp_path / "receive", "lidar", str(N)]}
-    running = {}
+    silent, running = start_without_packets(tmp_path, environment(**more)), {}
 
     def start(*names):
         for name in names:
             running[name] = subprocess.Popen(commands[name], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                              env=environment(**more))
-        wait_until(lambda: len(one.status()["consumers"]) == len(running), 30, one.status)
+        wait_until(lambda: len(one.status()["consumers"]) == len(running) + len(silent), 30, one.status)
 
     start("watch", "foreign")
     assert compiler.wait() == 0
@@ -218,25 +218,34 @@ def test_programs_that_read_a_stream(daemon, wire, tmp_path):
     assert (meta["length"] == SIZE).all() and (np.diff(meta["timestamp_ns"].astype(np.int64)) >= 0).all()
     expect_picture(tmp_path / "live.png")
     assert float(said["live_plot"][0]) <= N + 1e-6, "packets that the curve of the rate stands for"
-    expect_what_a_stream_lacks(one, wire, tmp_path, environment(**more))
-
-
-def expect_what_a_stream_lacks(one, wire, tmp_path, environment_):
-    wait_until(lambda: not one.status()["consumers"], 30, one.status)
-    texts = {"spectrometer.py": "lidar has no VDIF frame: none of ", "video_frame.py": "lidar has no RTP: none of ",
-             "cuda/spectrometer.py": "lidar has no VDIF frame: none of "}
-    running = {name: subprocess.Popen([sys.executable, EXAMPLES / name, "lidar", tmp_path / "picture.png",
-                                       *(["9", "numpy"] if "/" in name else [])], text=True, stderr=subprocess.PIPE,
-                                      env=environment_) for name in texts}
-    wait_until(lambda: len(one.status()["consumers"]) == len(running), 30, one.status)
-    for _ in range(256):
-        wire.send(wire.frame(payload(7), 7502))
-    said = {name: process.communicate(timeout=60)[1] for name, process in running.items()}
-    for name, process in running.items():
-        assert process.returncode == 1 and said[name].startswith(texts[name]), said
+    expect_what_a_stream_lacks(silent, wire)
     done = subprocess.run([sys.executable, EXAMPLES / "ab_merge.py", "lidar", "lidar"], capture_output=True, text=True,
-                          check=False, env=environment_)
+                          check=False, env=environment(**more))
     assert done.returncode == 1 and done.stderr.startswith("stream lidar has no 'sequence' in ibvcapd"), done.stderr
+
+
+def start_without_packets(tmp_path, environment_):
+    """Each program's process, and the file with what it says."""
+    found = {}
+    for name in ("spectrometer.py", "video_frame.py", "cuda/spectrometer.py"):
+        said = tmp_path / f"{name.replace('/', '-')}.err"
+        with open(said, "w", encoding="utf-8") as file:
+            found[name] = subprocess.Popen([sys.executable, EXAMPLES / name, "quiet", tmp_path / "picture.png",
+                                            *(["9", "numpy"] if "/" in name else [])], stderr=file,
+                                           env=environment_), said
+    return found
+
+
+def expect_what_a_stream_lacks(silent, wire):
+    silence = "no packet of quiet in 3 s; see why: ibvcap why quiet\n"
+    for _, said in silent.values():
+        wait_until(lambda file=said: file.read_text() == silence, 30, said.read_text)
+    for _ in range(256):
+        wire.send(wire.frame(payload(7), 7600))
+    for name, (process, said) in silent.items():
+        lacks = "RTP" if name == "video_frame.py" else "VDIF frame"
+        assert process.wait(timeout=60) == 1, name
+        assert said.read_text().startswith(f"{silence}quiet has no {lacks}: none of "), said.read_text()
 
 
 def test_a_foreign_language_sends(start_daemon, wire):
@@ -307,6 +316,12 @@ def test_a_rank_without_its_stream_ends_all(daemon, wire, tmp):
     one = daemon([testbed.stream(wire, name="array-0", payload_size=40)])
     ranks = turn_corner(one, 2, 2, 8, 1, tmp / "out")
     assert "no stream 'array-1'" in ranks.communicate(timeout=30)[0] and ranks.returncode == 1
+    alone = subprocess.Popen([sys.executable, EXAMPLES / "corner_turn.py", "array", "2", "8", "1", tmp / "out"],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             env=environment(IBVCAP_SOCKET=str(one.socket_path)))
+    wait_until(lambda: one.status()["consumers"], 30, one.status)
+    alone.send_signal(signal.SIGINT)
+    assert alone.communicate(timeout=30)[0] == "" and alone.returncode == -signal.SIGINT
 
 
 def test_ranks_turn_the_corner(daemon, wire, tmp):
