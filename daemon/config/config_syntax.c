@@ -12,9 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define DEPTH_MAX          32 /* ibvcapd.conf(5) needs 5 */
-#define WORD_SHOWN_MAX     64
-#define KEYS_OF_A_LINE_MAX 64 /* a key is searched for in its whole group, and so is each further one of the line */
+#define DEPTH_MAX      32 /* ibvcapd.conf(5) needs 5 */
+#define WORD_SHOWN_MAX 64
 
 struct syntax_bracket {
 	char mark;
@@ -375,5 +374,21 @@ bool syntax_find_duplicate(const char *text, unsigned line, struct syntax_mistak
 		}
 		token = token_next(&walk.at);
 	}
+	return false;
+}
+
+bool syntax_next_key(struct token_cursor *cursor, unsigned line, char *key, size_t bytes)
+{
+	struct syntax_walk walk = {.at = *cursor};
+	struct token token;
+
+	do {
+		token = token_next(&walk.at);
+		*cursor = walk.at;
+		if (token.line == line && token.kind == TOKEN_WORD && syntax_is_key(walk)) {
+			snprintf(key, bytes, "%.*s", (int)token.length, token.start);
+			return true;
+		}
+	} while (token.kind != TOKEN_END && token.line <= line);
 	return false;
 }

@@ -9,11 +9,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SYNTAX_TEXT_BYTES 256
+#define SYNTAX_TEXT_BYTES  512
+#define KEYS_OF_A_LINE_MAX 64 /* a key is searched for in its whole group, and so is each further one of the line */
 
 struct syntax_mistake {
 	unsigned line;
 	char text[SYNTAX_TEXT_BYTES]; /* the fault, and the accepted values */
+};
+
+struct token_cursor {
+	const char *at;
+	unsigned line;
 };
 
 /** text: the file that libconfig cannot parse; line: where it stopped. False: no mistake is found up to there. */
@@ -21,6 +27,9 @@ bool syntax_find_mistake(const char *text, unsigned line, struct syntax_mistake 
 
 /** text: a file in which this line has a key that its group has already. False: that key is not found. */
 bool syntax_find_duplicate(const char *text, unsigned line, struct syntax_mistake *mistake);
+
+/** A further key of this line, behind the cursor. False: there is none. */
+bool syntax_next_key(struct token_cursor *cursor, unsigned line, char *key, size_t bytes);
 
 /* ---- the tokens of libconfig's syntax ----------------------------------------------------------- */
 
@@ -37,11 +46,6 @@ struct token {
 	const char *start;
 	size_t length;
 	unsigned line; /* of its first character */
-};
-
-struct token_cursor {
-	const char *at;
-	unsigned line;
 };
 
 /** The next token behind white space and comments. The cursor is behind the token then. */

@@ -8,26 +8,59 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The mistake behind libconfig's message, in the file that libconfig names: text, or one that it includes. */
-static bool config_find_mistake(const config_t *file, const char *included, const char *text,
-                                struct syntax_mistake *mistake)
+/*
+ * The setting that a group has under this name from a file other than this one, where libconfig has stopped: in one of
+ * the last entries, from the root on. NULL: there is none, or several groups have one.
+ */
+static const config_setting_t *config_find_in_other_file(const config_t *file, const char *name)
 {
-	bool is_duplicate = strcmp(config_error_text(file), "duplicate setting name") == 0;
-	unsigned line = (unsigned)config_error_line(file);
-	char *read = NULL;
-	bool is_found;
+	const config_setting_t *at = config_root_setting(file), *found = NULL;
+	const char *here = config_error_file(file);
 
-	if (!is_duplicate && strcmp(config_error_text(file), "syntax error") != 0)
-		return false;
-	if (included && config_text_read(included, &read) < 0)
-		return false;
-	is_found = is_duplicate ? syntax_find_duplicate(read ? read : text, line, mistake)
-	                        : syntax_find_mistake(read ? read : text, line, mistake);
-	free(read);
-	return is_found;
+	for (int n; at && config_setting_is_aggregate(at);
+	     at = n ? config_setting_get_elem(at, (unsigned)n - 1) : NULL) {
+		const config_setting_t *setting =
+			config_setting_is_group(at) ? config_setting_get_member(at, name) : NULL;
+		const char *there = setting ? config_setting_source_file(setting) : here;
+
+		n = config_setting_length(at);
+		if (there == here || (there && here && strcmp(there, here) == 0))
+			continue;
+		if (found)
+			return NULL;
+		found = setting;
+	}
+	return found;
+}
+
+/* The key that libconfig found for the second time. text: of the file that libconfig names. */
+static bool config_find_duplicate(const struct config_reader *reader, const config_t *file, const char *text,
+                                  struct syntax_mistake *mistake)
+{
+	const config_setting_t *first = NULL, *setting;
+	struct token_cursor at = {text, 1};
+	char key[64], buffer[PATH_MAX];
+
+	mistake->line = (unsigned)config_error_line(file);
+	if (syntax_find_duplicate(text, mistake->line, mistake))
+		return true;
+	for (unsigned n = 0; n < KEYS_OF_A_LINE_MAX && syntax_next_key(&at, mistake->line, key, sizeof(key)); n++) {
+		setting = config_find_in_other_file(file, key);
+		if (setting && first)
+			return false;
+		first = setting ? setting : first;
+	}
+	if (first)
+		snprintf(mistake->text, sizeof(mistake->text),
+		         "duplicate key %s, which its group has at %s:%u already: accepted is each key once",
+		         config_setting_name(first),
+		         config_reader_file(reader, config_setting_source_file(first), buffer, sizeof(buffer)),
+		         config_setting_source_line(first));
+	return first;
 }
 
 /* libconfig before 1.7 puts the directory before an absolute path, too. */
@@ -45,10 +78,18 @@ static int config_parse_failure(const struct config_reader *reader, const config
 {
 	const char *said = config_error_text(file), *included = config_error_file(file);
 	struct syntax_mistake mistake;
-	char where[PATH_MAX];
+	char where[PATH_MAX], *read = NULL;
 	const char *name = config_reader_file(reader, included, where, sizeof(where));
+	bool is_found = false;
 
-	if (config_find_mistake(file, included ? name : NULL, text, &mistake))
+	if (included)
+		text = config_text_read(name, &read) == 0 ? read : "";
+	if (strcmp(said, "duplicate setting name") == 0)
+		is_found = config_find_duplicate(reader, file, text, &mistake);
+	else if (strcmp(said, "syntax error") == 0)
+		is_found = syntax_find_mistake(text, (unsigned)config_error_line(file), &mistake);
+	free(read);
+	if (is_found)
 		return failure_set(reader->failure, EX_CONFIG, EINVAL, "%s:%u: %s", name, mistake.line, mistake.text);
 	return failure_set(reader->failure, EX_CONFIG, EINVAL, "%s:%d: %s%s", name, config_error_line(file), said,
 	                   config_accepted_instead(said));

@@ -516,7 +516,7 @@ static struct config *load_including(const char *directory, const char *included
 
 Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 {
-	char directory[] = "/tmp/ibvcap-test-config-XXXXXX", where[64];
+	char directory[] = "/tmp/ibvcap-test-config-XXXXXX", where[64], first[256];
 	struct config *config;
 
 	cr_assert(mkdtemp(directory) != NULL);
@@ -533,6 +533,10 @@ Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 	expect_refused(load_including(directory, "streams = (\n{ nam = 1; } );\n"), where, "'name'");
 	expect_refused(load_including(directory, "streams = (\n;\n"), where, "accepted");
 	expect_refused(load_including(directory, "streams = (\n{ name = 'a'; } );\n"), where, "double quotes");
+	snprintf(first, sizeof(first), "duplicate key control, which its group has at %s/main.conf:1 already",
+	         directory);
+	snprintf(where, sizeof(where), "%s/streams.inc:2: ", directory);
+	expect_refused(load_including(directory, "\nrelaxed_ordering = true; control = {};\n"), where, first);
 	snprintf(where, sizeof(where), "%s/main.conf:2: ", directory);
 	expect_refused(load_including(directory, NULL), where, "cannot be read: No such file");
 	expect_refused(load_including(directory, "# a comment\n"), ":1: ", "'streams'");
@@ -542,6 +546,15 @@ Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 	cr_expect(lt(int, config_load(where, &config, &failure), 0));
 	cr_expect(eq(int, failure.exit_code, EX_CONFIG));
 	cr_expect(strstr(failure.text, "main.conf:1: ") && strstr(failure.text, "Is a directory"), "%s", failure.text);
+	write_file(directory, "streams.inc", "offset = 2;\nsource = \"port\";\n");
+	write_file(directory, "main.conf",
+	           "streams = ( { flows = ( { source = \"10.0.0.1\"; } ); sequence = {\n"
+	           "@include \"streams.inc\"\n"
+	           "source = \"flow\"; bytes = 2; }; } );\n");
+	cr_expect(lt(int, config_load(where, &config, &failure), 0));
+	snprintf(first, sizeof(first), "%s:3: duplicate key source, which its group has at %s/streams.inc:2 already",
+	         where, directory);
+	cr_expect(strstr(failure.text, first) != NULL, "%s", failure.text);
 	remove_file(directory, "streams.inc");
 	remove_file(directory, "main.conf");
 	rmdir(directory);
