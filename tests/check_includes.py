@@ -119,7 +119,7 @@ MAY_INCLUDE = {
                      "daemon/config/config.h"],
     # It asks the daemon's own code: is the configuration right, what does it take, does the device take a queue?
     "tools/doctor": ["daemon/base", "daemon/clock/system_clock.h", "daemon/config", "daemon/flow",
-                     "daemon/memory/geometry.h", "daemon/backend/choice", "daemon/net", "lib/json",
+                     "daemon/memory/geometry.h", "daemon/backend/choice", "daemon/net", "daemon/priv", "lib/json",
                      "tools/common", "tools/groups", API, CUDA_API],
 }
 # Headers that are not ours: a header or a folder of headers, and the rooms or single files that may include it.

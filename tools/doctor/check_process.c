@@ -97,6 +97,29 @@ static void check_socket(const struct doctor_facts *facts, struct findings *find
 		finding_write(finding->found, "no ibvcapd was found: %s", strerror(control->error));
 }
 
+/* Without a daemon, ibvcapd --check-config tries whether one can run as this user (check_config.c). */
+static void check_user(const struct doctor_facts *facts, struct findings *findings)
+{
+	const struct doctor_socket *control = &facts->control;
+	struct finding *finding;
+
+	if (!facts->user || facts->process.kind != DOCTOR_DAEMON)
+		return;
+	finding = finding_add(findings, "socket", "user %s at %s", facts->user, control->path);
+	if (control->of_user == DOCTOR_USER_NOT_TRIED) {
+		finding_write(finding->found, "not tried: run the doctor as root, which can become this user");
+		return;
+	}
+	finding_write(finding->found, "%s connect to ibvcapd",
+	              control->of_user == DOCTOR_USER_CONNECTS ? "may" : "cannot");
+	if (control->of_user == DOCTOR_USER_CONNECTS)
+		return;
+	finding_fail(finding, FINDING_ERROR, "programs of this user neither receive nor send",
+	             "a user in the group of the socket, to whom its directory is open");
+	finding_write(finding->advice, "%s", control->refused);
+	finding->fix_survives_reboot = true;
+}
+
 static void check_network(const struct doctor_facts *facts, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "network", "network namespace");
@@ -124,6 +147,7 @@ static void check_network(const struct doctor_facts *facts, struct findings *fin
 void check_process(const struct doctor_facts *facts, struct findings *findings)
 {
 	check_socket(facts, findings);
+	check_user(facts, findings);
 	check_network(facts, findings);
 	check_process_capabilities(&facts->process, findings);
 	check_process_memlock(&facts->process, findings);

@@ -24,7 +24,8 @@ struct doctor_options {
 static const struct option_row rows[] = {
 	{"config", 'c', "FILE", "the daemon's configuration (" CONFIG_DEFAULT_FILE ")", OPTION_TEXT,
          OPTION_AT(struct doctor_options, config)},
-	{"user", 'u', "USER", "the account that the daemon is to run as (that of ibvcapd)", OPTION_TEXT,
+	{"user", 'u', "USER",
+         "the account that the daemon is to run as (that of ibvcapd); if one runs: may USER connect?", OPTION_TEXT,
          OPTION_AT(struct doctor_options, user)},
 	{"json", 'j', NULL, "print JSON", OPTION_FLAG, OPTION_AT(struct doctor_options, json)},
 };

@@ -125,6 +125,10 @@ struct doctor_socket {
 	int error; /* errno of connecting; ESRCH: the process that listened has ended, and its socket is kept */
 	pid_t pid; /* 0: none, or it is in another PID namespace */
 	uid_t uid; /* of that process when it began to listen */
+
+	/* Of a daemon, for the user of --user. */
+	enum { DOCTOR_USER_NOT_TRIED, DOCTOR_USER_CONNECTS, DOCTOR_USER_REFUSED } of_user;
+	char refused[DOCTOR_TEXT_BYTES]; /* why, and the command that mends it */
 };
 
 /* The process whose rights count: a running ibvcapd, or the service as systemd would start it, or this process. */
@@ -189,7 +193,7 @@ struct doctor_cuda {
 };
 
 struct doctor_facts {
-	const char *user; /* of ibvcapd --user; NULL: its default */
+	const char *user; /* of ibvcapd --user; NULL: its default. If a daemon runs: may this user connect to it? */
 	struct doctor_trial trial;
 	struct doctor_taken taken[DOCTOR_INTERFACES_MAX];
 	unsigned int n_taken;

@@ -6,6 +6,7 @@
 #include "tools/doctor/read.h"
 
 #include "daemon/net/net.h"
+#include "daemon/priv/priv.h"
 #include "lib/base/files.h"
 
 #include <errno.h>
@@ -13,11 +14,13 @@
 #include <ibvcap/ibvcap.h>
 #include <libgen.h>
 #include <limits.h>
+#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -147,6 +150,42 @@ static void ask_taken(struct doctor_facts *facts)
 	ibvcap_status_free(status);
 }
 
+/* ---- a user of the daemon -------------------------------------------------------------------------- */
+
+/* In a child process that is this user. */
+static void connect_as_user(void *context)
+{
+	struct doctor_socket *control = context;
+	struct ibvcap_status *status;
+
+	control->of_user =
+		ibvcap_status(control->path, 1000, &status) == 0 ? DOCTOR_USER_CONNECTS : DOCTOR_USER_REFUSED;
+	if (control->of_user == DOCTOR_USER_REFUSED)
+		files_copy_name(control->refused, sizeof(control->refused), ibvcap_error_text());
+}
+
+static void connect_user(const char *name, struct doctor_socket *control)
+{
+	const struct passwd *entry = getpwnam(name);
+	struct doctor_socket *shared;
+
+	if (!entry) {
+		control->of_user = DOCTOR_USER_REFUSED;
+		snprintf(control->refused, sizeof(control->refused),
+		         "there is no user '%s' (getent passwd lists those there are)", name);
+		return;
+	}
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return;
+	*shared = *control;
+	if (geteuid() == 0)
+		priv_call_as(&(struct priv_user){.name = name, .uid = entry->pw_uid, .gid = entry->pw_gid},
+		             connect_as_user, shared);
+	*control = *shared;
+	munmap(shared, sizeof(*shared));
+}
+
 void doctor_find_daemon(struct doctor_facts *facts)
 {
 	struct doctor_socket *control = &facts->control;
@@ -159,6 +198,8 @@ void doctor_find_daemon(struct doctor_facts *facts)
 		facts->process.kind = DOCTOR_DAEMON;
 		facts->process.pid = control->pid;
 		ask_taken(facts);
+		if (facts->user)
+			connect_user(facts->user, control);
 		enter_network(facts);
 	}
 	facts->sysfs_is_foreign = is_sysfs_foreign();

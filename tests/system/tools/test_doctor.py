@@ -4,6 +4,7 @@ verdict has its test in tests/unit/tools: here is what is asked of a kernel, a d
 there."""
 import contextlib
 import ctypes
+import grp
 import json
 import os
 import re
@@ -195,12 +196,20 @@ def test_a_namespace_whose_sysfs_is_not_mounted_is_judged_by_the_kernels_answers
 
 def test_a_daemon_of_any_account_with_a_place_of_its_own_for_the_socket_is_known(net, wire, start_daemon, tmp):
     os.chown(tmp, NOBODY.pw_uid, NOBODY.pw_gid)
-    one = start_daemon([stream(wire)], user="nobody").wait_ready()
+    one = start_daemon([stream(wire)], user="nobody", control={"mode": "0660"}).wait_ready()
 
     def process():
         return of(diagnosis(net, "--config", one.config), "capabilities")[0]["subject"]
 
+    def user(name):
+        return of(diagnosis(net, "--config", one.config, "--user", name), "socket")[1]
+
     assert process() == f"ibvcapd (pid {one.pid()})"
+    assert (user("nobody")["level"], user("daemon")["level"]) == ("ok", "error")
+    assert f"sudo usermod -aG {grp.getgrgid(NOBODY.pw_gid).gr_name} daemon" in user("daemon")["advice"]
+    assert "there is no user 'nosuch'" in user("nosuch")["advice"]
+    tmp.chmod(0o700)
+    assert "a directory of this path is closed to daemon: find it by 'namei -l " in user("daemon")["advice"]
     tmp.chmod(0o1777)  # where anybody could listen
     assert "no ibvcapd answers this user" in process()
 
