@@ -44,6 +44,8 @@ struct triggers {
 	struct trigger_window messages; /* messages that have no file yet */
 	uint64_t messages_until_ns;     /* CLOCK_MONOTONIC: when the bucket of their files is empty */
 	int process_fd;                 /* of the command; -1: none */
+	pid_t pid;
+	int code; /* EX_OK, or of a command that ended as if the shell had not found one */
 	uint64_t looked_ns;
 	/* From the daemon's last answer: */
 	uint64_t lost;
@@ -55,7 +57,10 @@ struct triggers {
 /** Add a kind: "signal", "loss", "exit:COMMAND" or "udp:[ADDRESS:]PORT". False: text is none of these. */
 bool trigger_parse(const char *text, struct trigger_kinds *kinds);
 
-/** Begin to listen, and run the command. Fill in kinds, socket, streams and n_streams before. An exit code. */
+/**
+ * Begin to listen, and run the command. Fill in kinds, socket, streams and n_streams before. An exit code. Until the
+ * command ends, SIGCHLD is not ignored.
+ */
 int triggers_open(struct triggers *triggers);
 void triggers_close(struct triggers *triggers);
 

@@ -364,7 +364,7 @@ static int record_window(struct recorder *recorder, const struct record_options 
 	return record_once(recorder);
 }
 
-/* A file for each trigger. The exit code of the last one that is not 0. */
+/* A file for each trigger. The exit code of the last one that is not 0, or of the command that was not found. */
 static int record_triggers(struct recorder *recorder, struct record_options *options)
 {
 	struct triggers triggers = {.kinds = options->triggers,
@@ -395,7 +395,7 @@ static int record_triggers(struct recorder *recorder, struct record_options *opt
 		code = one == EX_OK ? code : one;
 	}
 	triggers_close(&triggers);
-	return code;
+	return triggers.code == EX_OK ? code : triggers.code;
 }
 
 /* An exit code. */

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -31,6 +32,9 @@
 /* Any program of this machine can send messages. They make this many files at once, then one file in this time. */
 #define MESSAGE_FILES_MAX 10
 #define MESSAGE_FILE_NS   (10 * TIME_SECOND_NS)
+/* Exit statuses of sh (POSIX). */
+#define NOT_EXECUTABLE 126
+#define NOT_FOUND      127
 
 /* ---- the command line ---------------------------------------------------------------------------- */
 
@@ -160,17 +164,42 @@ static void look_for_messages(struct triggers *triggers, struct trigger_window *
 	*messages = (struct trigger_window){0};
 }
 
+/* Has the command ended? The commands of --command are waited for by the way. */
+static bool reap_children(pid_t pid, int *status)
+{
+	bool has_ended = false;
+	pid_t child;
+	int of_child;
+
+	while ((child = waitpid(-1, &of_child, WNOHANG)) > 0) {
+		if (child != pid)
+			continue;
+		has_ended = true;
+		*status = of_child;
+	}
+	return has_ended;
+}
+
+/* A trigger, whatever its status is, so that no packets are lost by a mistake in the last line of a script. */
 static void look_for_end(struct triggers *triggers, struct trigger_window *window)
 {
-	struct pollfd process = {.fd = triggers->process_fd, .events = POLLIN};
+	const char *command = triggers->kinds.command;
 	char text[TRIGGER_TEXT_BYTES];
+	int status;
 
-	if (poll(&process, 1, 0) <= 0)
+	if (!reap_children(triggers->pid, &status))
 		return;
+	signal(SIGCHLD, SIG_IGN);
 	close(triggers->process_fd);
 	triggers->process_fd = -1;
-	snprintf(text, sizeof(text), "the end of the command '%.120s'", triggers->kinds.command);
+	snprintf(text, sizeof(text), "the end of the command '%.120s'", command);
 	note_trigger(window, triggers->looked_ns, time_utc_ns(), text);
+	if (!WIFEXITED(status) || (WEXITSTATUS(status) != NOT_EXECUTABLE && WEXITSTATUS(status) != NOT_FOUND))
+		return;
+	fprintf(stderr, "ibvcap record: --trigger 'exit:%s': it ended with %d, as sh does when %s\n", command,
+	        WEXITSTATUS(status),
+	        WEXITSTATUS(status) == NOT_FOUND ? "there is no such command" : "a command is not executable");
+	triggers->code = EX_UNAVAILABLE;
 }
 
 /* ---- losses -------------------------------------------------------------------------------------- */
@@ -249,19 +278,17 @@ static int open_message_socket(struct triggers *triggers)
 	return EX_OSERR;
 }
 
-/* With SIGCHLD ignored, a child that ends at once could be gone before it is watched, and its number reused. */
-static int spawn_and_watch(char *const arguments[], const posix_spawnattr_t *attributes, int *process_fd)
+/* With SIGCHLD ignored, a child that ends at once could be gone before it is watched, and its status is not kept. */
+static int spawn_and_watch(char *const arguments[], const posix_spawnattr_t *attributes, struct triggers *triggers)
 {
-	__sighandler_t before = signal(SIGCHLD, SIG_DFL);
-	pid_t pid;
-	int r = posix_spawn(&pid, arguments[0], NULL, attributes, arguments, environ);
+	int r;
 
-	if (r == 0) {
-		*process_fd = (int)syscall(SYS_pidfd_open, pid, 0);
-		r = *process_fd < 0 ? errno : 0;
-	}
-	signal(SIGCHLD, before);
-	return r;
+	signal(SIGCHLD, SIG_DFL);
+	r = posix_spawn(&triggers->pid, arguments[0], NULL, attributes, arguments, environ);
+	if (r != 0)
+		return r;
+	triggers->process_fd = (int)syscall(SYS_pidfd_open, triggers->pid, 0);
+	return triggers->process_fd < 0 ? errno : 0;
 }
 
 static int run_trigger_command(struct triggers *triggers)
@@ -276,7 +303,7 @@ static int run_trigger_command(struct triggers *triggers)
 	posix_spawnattr_init(&attributes);
 	posix_spawnattr_setsigdefault(&attributes, &all);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-	r = spawn_and_watch(arguments, &attributes, &triggers->process_fd);
+	r = spawn_and_watch(arguments, &attributes, triggers);
 	posix_spawnattr_destroy(&attributes);
 	if (r != 0)
 		fprintf(stderr, "ibvcap record: --trigger 'exit:%s': %s\n", triggers->kinds.command, strerror(r));

@@ -118,6 +118,8 @@ MISTAKES = (
     ("ibvcap record cut -c 1 -q -w a.pcap", 0, "a.pcap will be in pcapng format, which tcpdump and Wireshark read"),
     ("ibvcap record lidar -w a.pcapng -z 'echo done'", USAGE, "--command 'echo done': there is no such program"),
     ("ibvcap record lidar -w a.pcapng --trigger 'exit:nosuch 1'", USAGE, "there is no command 'nosuch'"),
+    ("ibvcap record lidar -w a.pcapng -q --after 0.01 --trigger 'exit:true; nosuch'", UNAVAILABLE,
+     "--trigger 'exit:true; nosuch': it ended with 127, as sh does when there is no such command", "nosuch: not found"),
     ("ibvcap record lidar -w - -q | head -c 1 >first; exit ${PIPESTATUS[0]}", 0, "the reader of standard output has"),
     ("ibvcap record lidar cut lidar -w a.pcapng", USAGE, "stream 'lidar' is there twice"),
     ("ibvcap record lidar -w a.pcapng -n", USAGE, "-n is an option of tcpdump", "--no-index leaves out FILE.index\n"),

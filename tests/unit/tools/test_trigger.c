@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,7 +47,28 @@ Test(trigger, a_command_that_has_ended_before_it_is_looked_at_is_a_trigger)
 	cr_assert_eq(triggers_open(&triggers), EX_OK);
 	cr_assert(triggers_wait(&triggers, &window));
 	cr_expect_str_eq(window.text, "the end of the command 'exit 3'");
-	cr_expect_not(triggers_can_come(&triggers));
+	cr_expect(!triggers_can_come(&triggers) && triggers.code == EX_OK);
+	triggers_close(&triggers);
+}
+
+Test(trigger, a_command_that_sh_does_not_find_is_a_trigger_and_a_fault)
+{
+	struct triggers triggers = {.kinds = {.command = "exit 127"}};
+	struct trigger_window window;
+	const char *said;
+	siginfo_t end;
+	pid_t other;
+
+	cr_assert_eq(triggers_open(&triggers), EX_OK);
+	other = fork(); /* as a command of --command */
+	if (other == 0)
+		_exit(0);
+	waitid(P_PID, (id_t)other, &end, WEXITED | WNOWAIT);
+	captured_begin();
+	cr_assert(triggers_wait(&triggers, &window));
+	said = captured_end();
+	cr_expect(strstr(said, "--trigger 'exit:exit 127': it ended with 127, as sh does"), "%s", said);
+	cr_expect(triggers.code == EX_UNAVAILABLE && waitpid(-1, NULL, WNOHANG) < 0, "no child is left");
 	triggers_close(&triggers);
 }
 
