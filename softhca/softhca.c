@@ -59,28 +59,29 @@ static void softhca_print_synopsis(void)
 	      stderr);
 }
 
-/* The library lies beside this program (in a build tree), or where it is installed relative to this program; else
- * the dynamic linker has to find it. */
+/* The library lies beside this program (in a build tree), or where it is installed relative to this program. NULL,
+ * which is told: it does not. */
 static const char *softhca_find_library(void)
 {
+	static const char *const places[] = {"", "/" SOFTHCA_DIRECTORY};
 	static char path[PATH_MAX];
-	static const char *const places[] = {"/" LIBRARY, "/" SOFTHCA_DIRECTORY "/" LIBRARY};
-	char self[PATH_MAX];
+	char self[PATH_MAX], candidates[2][PATH_MAX + 64];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	char *dir;
 
-	if (n < 0)
-		return LIBRARY;
+	if (n < 0) {
+		complain("/proc/self/exe: %s; name the library: -l FILE", strerror(errno));
+		return NULL;
+	}
 	self[n] = 0;
 	dir = dirname(self);
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		char candidate[PATH_MAX + 64];
-
-		snprintf(candidate, sizeof(candidate), "%s%s", dir, places[i]);
-		if (realpath(candidate, path))
+		snprintf(candidates[i], sizeof(candidates[i]), "%s%s/" LIBRARY, dir, places[i]);
+		if (realpath(candidates[i], path))
 			return path;
 	}
-	return LIBRARY;
+	complain("the library that it preloads is neither %s nor %s; name it: -l FILE", candidates[0], candidates[1]);
+	return NULL;
 }
 
 static void softhca_print_settings(void)
@@ -150,8 +151,8 @@ static int softhca_run(const char *interfaces, const char *library, char **comma
 		complain("%s", message);
 		return EX_USAGE;
 	}
-	if (!library)
-		library = softhca_find_library();
+	if (!library && !(library = softhca_find_library()))
+		return EX_UNAVAILABLE;
 	program_read(&program, command[0]);
 	if (!softhca_can_preload(library) || !softhca_check_program(&program, command[0]))
 		return EX_USAGE;

@@ -32,17 +32,17 @@
 
 static const struct fault_row {
 	const char *name;
-	bool has_status;
+	enum { FAULT_NUMBER, FAULT_STATUS_AND_NUMBER, FAULT_SWITCH } kind;
 	unsigned int fallback; /* the value if none is given */
 } faults[N_FAULTS] = {
 	[FAULT_SLOW] = {"slow", .fallback = 0},
 	[FAULT_HANG] = {"hang", .fallback = COMMAND_TIMEOUT_S},
-	[FAULT_FATAL] = {"fatal", .fallback = 0},
-	[FAULT_RECEIVE_ERROR] = {"receive-error", true, DEFAULT_STATUS | 1},
-	[FAULT_SEND_ERROR] = {"send-error", true, DEFAULT_STATUS | 1},
-	[FAULT_POISON] = {"poison", .fallback = 1},
-	[FAULT_SHUFFLE] = {"shuffle", .fallback = 1},
-	[FAULT_REUSE] = {"reuse", .fallback = 1},
+	[FAULT_FATAL] = {"fatal", FAULT_SWITCH, 0},
+	[FAULT_RECEIVE_ERROR] = {"receive-error", FAULT_STATUS_AND_NUMBER, DEFAULT_STATUS | 1},
+	[FAULT_SEND_ERROR] = {"send-error", FAULT_STATUS_AND_NUMBER, DEFAULT_STATUS | 1},
+	[FAULT_POISON] = {"poison", FAULT_SWITCH, 1},
+	[FAULT_SHUFFLE] = {"shuffle", FAULT_SWITCH, 1},
+	[FAULT_REUSE] = {"reuse", FAULT_SWITCH, 1},
 	[FAULT_LOSE] = {"lose", .fallback = 1},
 	[FAULT_DUPLICATE] = {"duplicate", .fallback = 1},
 	[FAULT_REORDER] = {"reorder", .fallback = 2},
@@ -51,11 +51,13 @@ static const struct fault_row {
 	[FAULT_BANDWIDTH] = {"bandwidth", .fallback = 100},
 };
 
-/* NUMBER, or for completions STATUS, STATUS/NUMBER. False if it is neither. An empty text is the default. */
+/* NUMBER, or for completions STATUS, STATUS/NUMBER. False if it is neither. An empty text is the default, and all that
+ * a switch takes. */
 static bool fault_parse(const struct fault_row *row, const char *text, unsigned int *value)
 {
+	bool has_status = row->kind == FAULT_STATUS_AND_NUMBER;
 	size_t word = strcspn(text, "/\n");
-	uint8_t status = row->has_status ? status_find(text, word) : 0;
+	uint8_t status = has_status ? status_find(text, word) : 0;
 	unsigned long number;
 	char *end;
 
@@ -67,10 +69,10 @@ static bool fault_parse(const struct fault_row *row, const char *text, unsigned 
 	if (!*text || *text == '\n')
 		return true;
 	number = strtoul(text, &end, 10);
-	if (end == text || *text < '0' || *text > '9' || (*end && *end != '\n') ||
-	    number > (row->has_status ? FAULT_EVERY(UINT_MAX) : UINT_MAX))
+	if (row->kind == FAULT_SWITCH || end == text || *text < '0' || *text > '9' || (*end && *end != '\n') ||
+	    number > (has_status ? FAULT_EVERY(UINT_MAX) : UINT_MAX))
 		return false;
-	*value = row->has_status ? (*value & ~0xffffffu) | (unsigned int)number : (unsigned int)number;
+	*value = has_status ? (*value & ~0xffffffu) | (unsigned int)number : (unsigned int)number;
 	return true;
 }
 
@@ -80,6 +82,16 @@ static long injection_open(const char *path)
 	return syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
+/* What is accepted in a file, and as a word of `softhca inject`. */
+static const struct {
+	const char *in_file, *as_word;
+} accepted[] = {
+	[FAULT_NUMBER] = {"accepted is a number", "accepted is a number, or off"},
+	[FAULT_STATUS_AND_NUMBER] = {"accepted is [STATUS][/NUMBER]",
+                                     "accepted is [STATUS][/NUMBER], as LOC_PROT_ERR/100, or off"},
+	[FAULT_SWITCH] = {"accepted is an empty file", "accepted is the fault without a value, or off"},
+};
+
 /* One line for each fault, though the file is read again and again. */
 static void injection_refuse_file(const struct fault_row *row, const char *path, const char *text)
 {
@@ -87,8 +99,8 @@ static void injection_refuse_file(const struct fault_row *row, const char *path,
 	unsigned int bit = 1u << (row - faults);
 
 	if (!(atomic_fetch_or(&told, bit) & bit))
-		complain("%s: '%.*s': %s is wanted; the fault stays off", path, (int)strcspn(text, "\n"), text,
-		         row->has_status ? "[STATUS][/NUMBER]" : "a number");
+		complain("%s: '%.*s': %s; the fault stays off", path, (int)strcspn(text, "\n"), text,
+		         accepted[row->kind].in_file);
 }
 
 /* A file in the directory is for all devices, one in its directory NETDEV for the device of that interface. */
@@ -173,8 +185,7 @@ const char *injection_parse(const char *text, enum fault *fault, uint64_t *told)
 	if (!strcmp(value_text, "off"))
 		return NULL;
 	if (!fault_parse(row, value_text, &value))
-		return row->has_status ? "the value is [STATUS][/NUMBER], as LOC_PROT_ERR/100, or off"
-		                       : "the value is a number, or off";
+		return accepted[row->kind].as_word;
 	*told = FAULT_TOLD | value;
 	return NULL;
 }
@@ -243,9 +254,9 @@ void injection_list(struct device *d, struct lines *lines)
 		lines_begin(lines, "fault");
 		lines_text(lines, "device", d->name);
 		lines_text(lines, "name", faults[i].name);
-		if (faults[i].has_status)
+		if (faults[i].kind == FAULT_STATUS_AND_NUMBER)
 			lines_text(lines, "status", status_name(FAULT_STATUS(value), number, sizeof(number)));
-		lines_number(lines, "value", faults[i].has_status ? FAULT_EVERY(value) : value);
+		lines_number(lines, "value", faults[i].kind == FAULT_STATUS_AND_NUMBER ? FAULT_EVERY(value) : value);
 		lines_end(lines);
 	}
 }

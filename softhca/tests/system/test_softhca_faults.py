@@ -78,6 +78,7 @@ def test_a_hanging_program_can_be_killed(net, wire, faults):
 
 def test_a_file_that_is_no_fault_is_told_once(net, wire, faults):
     (faults / "lose").write_text("abc\n")
+    (faults / "shuffle").write_text("0\n")
     (faults / "loose").touch()
     (faults / wire.interface).mkdir()
     client = Client(net, "-c", 2, environment={"SOFTHCA_FAULTS": str(faults)})
@@ -85,7 +86,8 @@ def test_a_file_that_is_no_fault_is_told_once(net, wire, faults):
     out, err = client.process.communicate(timeout=60)
     assert json.loads(out)["received"] == 2, err
     assert sorted(err.splitlines()) == [
-        f"softhca: {faults}/lose: 'abc': a number is wanted; the fault stays off",
+        f"softhca: {faults}/lose: 'abc': accepted is a number; the fault stays off",
+        f"softhca: {faults}/shuffle: '0': accepted is an empty file; the fault stays off",
         "softhca: mlx5_0: SOFTHCA_FAULTS: the file 'loose' has the name of no fault; see softhca(1), FAULTS"]
 
 

@@ -72,12 +72,13 @@ def test_it_is_on_until_it_is_off(net, wire):
 
 
 @pytest.mark.parametrize("words, error", [
-    (("losses",), "no such fault"), (("lose=x",), "a number, or off"), (("lose=-1",), "a number, or off"),
+    (("losses",), "no such fault"), (("lose=x",), "accepted is a number, or off"),
+    (("lose=-1",), "a number, or off"), (("poison=1",), "accepted is the fault without a value, or off"),
     (("receive-error=SUCCESS",), "[STATUS][/NUMBER], as LOC_PROT_ERR/100, or off"),
     (("receive-error=LOC_LEN_ERR/x",), "[STATUS][/NUMBER]"),
     (("lose=99999999999",), "a number, or off"), (("--device=mlx5_7", "lose"), "no such device"),
     (("lose", "=", "2"), "'=': there is no such fault; FAULT=VALUE is one word"),
-    (("lose=2", "slow=x"), "'slow=x': the value is a number, or off; nothing was changed")])
+    (("lose=2", "slow=x"), "'slow=x': accepted is a number, or off; nothing was changed")])
 def test_a_wrong_fault_is_refused(net, wire, words, error):
     client = Client(net)
     done = subprocess.run((SOFTHCA, "inject", *[word for word in words if word.startswith("--")],

@@ -168,6 +168,8 @@ MISTAKES = (
     ("softhca objects --wire x", USAGE, "objects: it does not take --wire"),
     ("softhca objects --help", 0, "softhca objects [--json] [PID]"),
     ("softhca -l /no.so -i rx0 true", USAGE, "-l /no.so: No such file"),
+    ("cp $(command -v softhca) .; ./softhca -i rx0 true", UNAVAILABLE, "the library that it preloads is neither /",
+     "/libsofthca.so nor /", "-l FILE"),
     ("SOFTHCA_CPU=1022 softhca -i rx0 true", USAGE, "SOFTHCA_CPU=1022: no thread of this process can run there"),
     ("softhca -i rx9 -- true", NO_INPUT, "no network device called rx9", "ip -br link"),
     # Examples of verbs.
