@@ -200,7 +200,7 @@ static void try_channel(const struct config *config, const struct config_channel
 	}
 	if (tx_headers_check(channel, &interface.net, &failure) < 0)
 		failure_add(all, &failure);
-	if (channel_check_pacing_unopened(channel, &interface, &failure) < 0)
+	if (channel_check_unopened(channel, &interface, &failure) < 0)
 		failure_add(all, &failure);
 	for (uint32_t i = 0; i < channel->n_destinations; i++)
 		warn_of_own_address(channel, &channel->destinations[i]);

@@ -303,6 +303,11 @@ struct backend_ops {
 	/** Is there such a device behind the interface? 0 or -errno. Opens nothing. NULL: it takes any interface. */
 	int (*find)(const char *interface, struct failure *failure);
 	/**
+	 * Do queueing disciplines of the interface keep the times of packets of this priority, for a send queue with
+	 * BACKEND_SEND_TIME_QDISC? 0, or the failure. Opens nothing. NULL: packets pass no disciplines.
+	 */
+	int (*check_send_time)(const char *interface, uint32_t priority, struct failure *failure);
+	/**
 	 * Is a program kept that was loaded for the interface, so that open() needs no capability with at_start? NULL:
 	 * never.
 	 */

@@ -124,15 +124,30 @@ static int channel_fit_priority(const struct config_channel *config, const struc
 	                   config->priority ? "priority = 0" : "send_time = \"auto\" or \"worker\"");
 }
 
-int channel_check_pacing_unopened(const struct config_channel *config, const struct interface *interface,
-                                  struct failure *failure)
+/* Asks the kernel, which takes its lock of all interfaces: not for the control thread. */
+static int channel_check_send_time(const struct config_channel *config, const struct interface *interface,
+                                   struct failure *failure)
 {
-	struct backend_capabilities device = {0};
+	struct failure found;
 
-	if (interface->ops->pins_memory)
+	if (config->send_time != CONFIG_SEND_TIME_QDISC ||
+	    interface->ops->check_send_time(interface->name, config->priority, &found) == 0)
 		return 0;
+	return failure_set(failure, found.exit_code, ENOTSUP, "%s:%d: channel '%s': %s", config->file, config->line,
+	                   config->name, found.text);
+}
+
+int channel_check_unopened(const struct config_channel *config, const struct interface *interface,
+                           struct failure *failure)
+{
+	struct backend_capabilities device = {.send_priorities = interface->ops->check_send_time != NULL};
+	int r;
+
 	snprintf(device.device, sizeof(device.device), "%s", interface->name);
-	return channel_fit_pacing(config, &device, failure);
+	r = channel_fit_priority(config, &device, failure);
+	if (r == 0)
+		r = channel_check_send_time(config, interface, failure);
+	return r < 0 || interface->ops->pins_memory ? r : channel_fit_pacing(config, &device, failure);
 }
 
 int channel_fit(struct channel *channel, struct failure *failure)

@@ -69,9 +69,12 @@ uint64_t channel_senders_bytes(const struct channel *channel);
 /** Can the device do what the configuration asks for? The interface is open. Failure: EX_CONFIG with file:line. */
 int channel_fit(struct channel *channel, struct failure *failure);
 
-/** Refuses pacing = "device" on a backend that never paces, without opening the device. */
-int channel_check_pacing_unopened(const struct config_channel *config, const struct interface *interface,
-                                  struct failure *failure);
+/**
+ * Refuses without opening the device what its backend never has: pacing = "device", priorities; and
+ * send_time = "qdisc" if no queueing discipline keeps times.
+ */
+int channel_check_unopened(const struct config_channel *config, const struct interface *interface,
+                           struct failure *failure);
 
 /** Make its memory and its send queue, and start the queue. On failure the channel is as before. */
 int channel_prepare(struct channel *channel, uint64_t epoch, struct failure *failure);

@@ -208,6 +208,7 @@ const struct backend_ops af_packet_ops = {
 	.name = "packet",
 	.privileges = af_packet_privileges,
 	.kernel_bytes = af_packet_ring_bytes,
+	.check_send_time = socket_check_send_time,
 	.keeps_program = packet_program_is_kept,
 	.open = af_packet_open,
 	.close = af_packet_close,

@@ -41,6 +41,9 @@ void socket_discipline_follow(struct socket_discipline *discipline, const char *
 /** What packets of this priority pass, as it was at the last socket_discipline_follow(). Any thread. */
 struct net_etf socket_discipline_etf(const struct socket_discipline *discipline, uint32_t priority);
 
+/** Implements a backend's check_send_time. */
+int socket_check_send_time(const char *interface, uint32_t priority, struct failure *failure);
+
 /** Implements a backend's create_send_queue. The queue has operations of its own. Needs CAP_NET_RAW. */
 int socket_send_new(const struct socket_send_device *device, const struct backend_send_options *options,
                     struct backend_queue **queue, struct failure *failure);

@@ -35,6 +35,8 @@
  */
 #define AHEAD_NS         10000000
 #define REPORTS_AGAIN_NS 1000000
+#define NO_REPORTS \
+	"the driver does not report when a packet leaves (ethtool -T), and etf drops all packets of the channel"
 
 struct socket_send {
 	struct backend_queue base;
@@ -179,20 +181,26 @@ static int send_packets(struct socket_send *send, const struct backend_packet *p
 	return (int)done;
 }
 
-/* Why the discipline does not keep the times of packets. NULL: it does. Any thread. */
-static const char *times_refusal(const struct socket_send *send, const struct net_etf *etf)
+/* Why the discipline does not keep the times of packets. NULL: it does. no_times: why packets have none, or NULL. */
+static const char *etf_refusal(const struct net_etf *etf, const char *no_times)
 {
 	if (!(etf->flags & NET_ETF_THERE))
 		return "no queueing discipline on the way of its packets keeps times (tc-etf(8))";
-	if (!send->times)
-		return send->no_times;
+	if (no_times)
+		return no_times;
 	if (etf->flags & NET_ETF_DEADLINE)
 		return "etf has deadline_mode, and drops all packets of the channel: set it up without deadline_mode";
-	if (etf->flags & NET_ETF_PARTIAL)
-		return "only some of the queues of the channel's priority have etf";
-	return send->send_time == BACKEND_SEND_TIME_WORKER
-	               ? "asked for by send_time, or by a rate_limit_mbps that the worker keeps"
-	               : NULL;
+	return etf->flags & NET_ETF_PARTIAL ? "only some of the queues of the channel's priority have etf" : NULL;
+}
+
+/* The same for the packets of a queue. Any thread. */
+static const char *times_refusal(const struct socket_send *send, const struct net_etf *etf)
+{
+	const char *refusal = etf_refusal(etf, send->times ? NULL : send->no_times);
+
+	if (refusal || send->send_time != BACKEND_SEND_TIME_WORKER)
+		return refusal;
+	return "asked for by send_time, or by a rate_limit_mbps that the worker keeps";
 }
 
 /* An interface without the discipline is nothing to tell of. */
@@ -394,8 +402,7 @@ static int send_set_up_times(struct socket_send *send, const struct socket_send_
 	} else if (!device->has_ethernet) {
 		send->no_times = "the interface has no Ethernet headers, and etf drops all packets of the channel";
 	} else if (!net_reports_sends(device->interface)) {
-		send->no_times = "the driver does not report when a packet leaves (ethtool -T), and etf drops all "
-				 "packets of the channel";
+		send->no_times = NO_REPORTS;
 	} else {
 		r = ioctl(send->fd, SIOCGIFMTU, &request) < 0
 		            ? -errno
@@ -409,15 +416,32 @@ static int send_set_up_times(struct socket_send *send, const struct socket_send_
 	return 0;
 }
 
+static int send_refuse_qdisc(const char *interface, uint32_t priority, const char *refusal, struct failure *failure)
+{
+	return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
+	                   "interface %s: send_time = \"qdisc\" for packets of priority %u: %s; accepted is \"auto\"",
+	                   interface, priority, refusal);
+}
+
 static int send_check_times(const struct socket_send *send, struct failure *failure)
 {
 	const char *refusal = times_refusal(send, &send->etf);
 
-	if (send->send_time != BACKEND_SEND_TIME_QDISC || !refusal)
-		return 0;
-	return failure_set(failure, EX_UNAVAILABLE, ENOTSUP,
-	                   "interface %s: send_time = \"qdisc\" for packets of priority %u: %s; accepted is \"auto\"",
-	                   send->interface, send->priority, refusal);
+	return send->send_time == BACKEND_SEND_TIME_QDISC && refusal
+	               ? send_refuse_qdisc(send->interface, send->priority, refusal, failure)
+	               : 0;
+}
+
+int socket_check_send_time(const char *interface, uint32_t priority, struct failure *failure)
+{
+	struct socket_discipline discipline = {.is_asked = true};
+	const char *refusal;
+	struct net_etf etf;
+
+	socket_discipline_follow(&discipline, interface, (int)if_nametoindex(interface));
+	etf = socket_discipline_etf(&discipline, priority);
+	refusal = etf_refusal(&etf, net_reports_sends(interface) ? NULL : NO_REPORTS);
+	return refusal ? send_refuse_qdisc(interface, priority, refusal, failure) : 0;
 }
 
 int socket_send_new(const struct socket_send_device *device, const struct backend_send_options *options,

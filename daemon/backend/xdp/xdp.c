@@ -222,6 +222,7 @@ static const struct backend_privilege xdp_privileges[] = {
 const struct backend_ops xdp_backend_ops = {
 	.name = "xdp",
 	.privileges = xdp_privileges,
+	.check_send_time = socket_check_send_time,
 	.keeps_program = xdp_program_is_kept,
 	.open = xdp_open,
 	.close = xdp_close,

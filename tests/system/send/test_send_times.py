@@ -97,6 +97,11 @@ def keeper(daemon):
     return daemon.channel()["send_time"]
 
 
+def check_config(build, net, daemon):
+    return subprocess.run(net.command(net.rx, build.ibvcapd, "-c", daemon.config, "-u", "root", "--check-config"),
+                          capture_output=True, text=True, check=False)
+
+
 def test_etf_sends_each_packet_and_none_before_its_time(daemon, wire, discipline, receiver, opened):
     discipline.set(*ETF, LONG)
     one = daemon([], channels=[testbed.channel(wire)])
@@ -117,14 +122,18 @@ def test_etf_sends_each_packet_and_none_before_its_time(daemon, wire, discipline
     assert counts["late"] >= N and counts["timed_lateness_max_ns"] >= 750_000_000
 
 
-def test_what_etf_drops_is_late_and_the_sum_stays_exact(daemon, wire, discipline, receiver, opened):
+def test_what_etf_drops_is_late_and_the_sum_stays_exact(build, net, daemon, wire, discipline, receiver, opened):
     discipline.set(*ETF, NONE)
-    one = daemon([], channels=[testbed.channel(wire)])
+    one = daemon([], channels=[testbed.channel(wire, send_time="qdisc")])
+    assert check_config(build, net, one).returncode == 0
     assert send_at_times(opened(one))[1] == [LATE] * N
     counts = one.expect_sent_sum()
     assert (counts["late_dropped"], counts["late"], counts["completed"]) == (N, N, 0)
     # It counts the kernel's own packets, too, and those that it refuses at once, which the worker tries again.
     assert discipline.dropped() >= N and not arrivals(receiver)
+    discipline.delete()
+    discipline.set(*ETF, NONE, "deadline_mode")
+    assert "set it up without deadline_mode" in check_config(build, net, one).stderr
 
 
 def test_a_discipline_that_changes_is_followed(daemon, wire, discipline, receiver, opened):
@@ -184,10 +193,15 @@ def test_without_the_right_to_times_it_is_said_that_etf_drops_all(daemon, wire, 
     assert keeper(one) == "worker" and "CAP_NET_ADMIN was missing" in one.channel()["send_time_why"]
 
 
-def test_without_the_discipline_the_worker_keeps_times_and_qdisc_is_refused(daemon, start_daemon, wire):
+def test_without_the_discipline_the_worker_keeps_times_and_qdisc_is_refused(build, daemon, net, start_daemon, wire):
     one = daemon([], channels=[testbed.channel(wire)])
     assert (keeper(one), one.channel()["send_time_why"]) == ("worker", "")
     assert "send times" not in one.text()
+    one.stop()
     other = start_daemon([], channels=[testbed.channel(wire, send_time="qdisc", priority=3)])
     assert other.process.wait(60) == 69
-    assert 'send_time = "qdisc" for packets of priority 3: no queueing discipline on the way' in other.text()
+    said = 'send_time = "qdisc" for packets of priority 3: no queueing discipline on the way'
+    assert said in other.text()
+    checked = check_config(build, net, other)
+    assert checked.returncode == 69 and f"{other.config}:2: channel 'out': interface" in checked.stderr
+    assert said in checked.stderr
