@@ -167,6 +167,7 @@ static const struct {
 	{"mtu", "payload_size"},
 	{"packet_size", "payload_size"},
 	{"size", "payload_size"},
+	{"snaplen", "payload_size"},
 	{"hugepages", "page_size"},
 	{"huge_pages", "page_size"},
 	{"ring_size", "history_blocks"},

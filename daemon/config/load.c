@@ -122,19 +122,19 @@ static int config_parse(const struct config_reader *reader, const char *text, co
 	return r;
 }
 
-/* The directory of the main file, or NULL if its path has no '/'. The config owns *directory. */
+/*
+ * The directory of the main file. The config owns *directory. If its path has none, it is ".", so that libconfig takes
+ * the same paths in it then.
+ */
 static int config_find_directory(struct config *config, const char *path, char **directory)
 {
-	const char *slash = strrchr(path, '/');
-	size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
+	const char *slash = strrchr(path, '/'), *from = slash ? path : ".";
+	size_t length = slash && slash != path ? (size_t)(slash - path) : 1;
 
-	*directory = NULL;
-	if (!slash)
-		return 0;
 	*directory = config_allocate(config, length + 1, 1);
 	if (!*directory)
 		return -ENOMEM;
-	memcpy(*directory, path, length);
+	memcpy(*directory, from, length);
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 
 In a window, four times a second; with PICTURE, for some seconds and then to that file.
 """
+import argparse
 import signal
 import sys
 import time
@@ -54,20 +55,24 @@ class Plot:
             self.below.set(xlabel=f"byte of a payload of {len(newest)}")
 
 
-if len(sys.argv) not in (2, 4) or sys.argv[1].startswith("-") or \
-        not all(word.replace(".", "", 1).isdigit() for word in sys.argv[3:]):
-    sys.exit(__doc__)
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("stream")
+parser.add_argument("picture", nargs="?")
+parser.add_argument("seconds", nargs="?", type=float)
+words = parser.parse_args()
+if words.picture and words.seconds is None:
+    parser.error("a picture needs its seconds, too")
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
-if len(sys.argv) == 2 and plt.get_backend().lower() == "agg":
+if not words.picture and plt.get_backend().lower() == "agg":
     print("live_plot.py: there is no display for a window, or no python3-tk; this writes a picture of 10 s: "
-          f"live_plot.py {sys.argv[1]} plot.png 10", file=sys.stderr)
+          f"live_plot.py {words.stream} plot.png 10", file=sys.stderr)
     sys.exit(69)  # EX_UNAVAILABLE
-with ibvcap.open(sys.argv[1]) as stream:
+with ibvcap.open(words.stream) as stream:
     plot = Plot(stream)
-    if len(sys.argv) > 2:
-        while time.monotonic() - plot.begun < float(sys.argv[3]):
+    if words.picture:
+        while time.monotonic() - plot.begun < words.seconds:
             plot.step()
-        plot.figure.savefig(sys.argv[2])
+        plot.figure.savefig(words.picture)
     else:
         animation = FuncAnimation(plot.figure, plot.step, interval=1, cache_frame_data=False)
         plt.show()

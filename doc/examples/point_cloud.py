@@ -5,6 +5,7 @@
 SOURCE is a recording or a stream of the sensor's lidar packets (firmware 2.2 or later). The angles of the beams are
 those of an ideal OS0 or OS1; the sensor's metadata has the exact ones.
 """
+import argparse
 import os
 import signal
 import sys
@@ -53,10 +54,13 @@ def points(measurements, ranges, elevation):
     return xyz[ranges > 0]
 
 
-if len(sys.argv) not in (3, 4) or not all(word.isdigit() for word in sys.argv[3:]):
-    sys.exit(__doc__)
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("source")
+parser.add_argument("picture")
+parser.add_argument("packets", nargs="?", type=int, default=64)
+words = parser.parse_args()
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
-name, picture, most = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 64
+name, picture, most = words.source, words.picture, words.packets
 with ibvcap.open_source(name, start=ibvcap.OLDEST) as source:
     rows, meta = source.read(4 * most, timeout=30)
 is_file = isinstance(source, ibvcap.Recording)

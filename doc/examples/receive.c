@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 struct table {
@@ -55,6 +55,7 @@ int main(int argc, char **argv)
 	struct ibvcap_rx_batch batch = IBVCAP_INIT(struct ibvcap_rx_batch);
 	struct table table = {.card = IBVCAP_INIT(struct ibvcap_rx_losses)};
 	struct ibvcap_rx *rx;
+	bool failed;
 	int r;
 
 	if (argc < 2 || ibvcap_rx_open(NULL, argv[1], NULL, &rx) < 0) {
@@ -69,6 +70,9 @@ int main(int argc, char **argv)
 			r = ibvcap_rx_release(rx, &batch);
 		}
 	} while (!stopped && (r >= 0 || r == -EINTR) && (!end || time(NULL) < end));
+	failed = r < 0 && r != -EINTR;
+	if (failed) /* the stream has ended, too: was removed, or its daemon stays away */
+		fprintf(stderr, "receive: %s\n", ibvcap_error_text());
 	ibvcap_rx_close(rx);
 	printf("received    %12" PRIu64 " packets, %" PRIu64 " bytes\n", table.packets, table.bytes);
 	printf("truncated   %12" PRIu64 " of these were longer than a row (payload_size)\n", table.truncated);
@@ -76,7 +80,5 @@ int main(int argc, char **argv)
 	printf("skipped     %12" PRIu64 " lost here: this program was too slow for the ring\n", table.skipped);
 	printf("no_buffer   %12" PRIu64 " came and got no row\n", table.card.packets + table.card.after);
 	printf("restarts    %12" PRIu64 " of the daemon; packets between two runs are not counted\n", table.restarts);
-	if (r < 0 && r != -EINTR)
-		printf("The stream ended: %s\n", strerror(-r));
-	return 0;
+	return failed;
 }

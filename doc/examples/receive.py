@@ -1,21 +1,22 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """receive.py STREAM [SECONDS]: for each second, how many packets came, their mean payload byte, and what is missing."""
+import argparse
 import signal
-import sys
 import time
 
 import numpy as np
 
 import ibvcap
 
-if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-") or not all(word.isdigit() for word in sys.argv[2:]):
-    sys.exit(__doc__)
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("stream")
+parser.add_argument("seconds", nargs="?", type=int, default=10)
+words = parser.parse_args()
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
-stream, seconds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 10
 
-with ibvcap.open(stream) as receiver:
-    for second in range(seconds):
+with ibvcap.open(words.stream) as receiver:
+    for second in range(words.seconds):
         end, packets, missing, levels = time.monotonic() + 1, 0, 0, []
         while (left := end - time.monotonic()) > 0:
             batch = receiver.take(left)

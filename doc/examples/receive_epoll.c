@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -70,7 +69,7 @@ static bool wait_and_read(int epoll)
 		return read(STDIN_FILENO, input, sizeof(input)) > 0;
 	read_all(reader);
 	if (reader->error < 0 && reader->error != -EINTR) { /* it is over; readable for ever */
-		fprintf(stderr, "receive_epoll: stream %s: %s\n", reader->stream, strerror(-reader->error));
+		fprintf(stderr, "receive_epoll: %s\n", ibvcap_error_text());
 		epoll_ctl(epoll, EPOLL_CTL_DEL, ibvcap_rx_fd(reader->rx), NULL);
 	}
 	return true;

@@ -71,11 +71,11 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	r = send_numbers(tx, count, rate);
+	if (r < 0)
+		fprintf(stderr, "send: %s\n", ibvcap_error_text());
 	ibvcap_tx_counts(tx, &counts);
 	ibvcap_tx_close(tx);
 	printf("sent %" PRIu64 " of %" PRIu64 " packets, errored %" PRIu64 ", flushed %" PRIu64 ", late %" PRIu64 "\n",
 	       counts.completed, counts.submitted, counts.errored, counts.flushed, counts.late);
-	if (r < 0)
-		fprintf(stderr, "send: %s\n", strerror(-r));
 	return r < 0 || counts.completed < count;
 }

@@ -5,6 +5,7 @@
 SOURCE is a recording or a stream with one VDIF frame a packet (VDIF 1.1.1, real samples). Of several channels, the
 first.
 """
+import argparse
 import os
 import signal
 import sys
@@ -78,14 +79,17 @@ def receive(source, most):
         if len(found) >= most:
             break
     if not found:
-        sys.exit(f"{sys.argv[1]} has no VDIF frame: none of {n_packets} UDP packets has its length in the third word")
+        sys.exit(f"{name} has no VDIF frame: none of {n_packets} UDP packets has its length in the third word")
     return np.array(found[:most])
 
 
-if len(sys.argv) not in (3, 4) or not all(word.isdigit() for word in sys.argv[3:]):
-    sys.exit(__doc__)
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("source")
+parser.add_argument("picture")
+parser.add_argument("frames", nargs="?", type=int, default=1000)
+words = parser.parse_args()
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
-name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1000
+name, picture, n = words.source, words.picture, words.frames
 with ibvcap.open_source(name, start=ibvcap.OLDEST) as opened:
     levels = 10 * np.log10(receive(opened, n) + 1e-9)
 figure, (above, below) = plt.subplots(2, figsize=(9, 7), layout="tight", height_ratios=[1, 2])

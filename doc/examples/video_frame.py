@@ -5,6 +5,7 @@
 SOURCE is a recording or a stream of RFC 4175 (SMPTE ST 2110-20), YCbCr 4:2:2 of 8 bits. A placer puts packets into an
 array for each timestamp, by their numbers. Missing packets stay grey.
 """
+import argparse
 import signal
 import struct
 import sys
@@ -76,10 +77,13 @@ def frames(source):
     yield from placer
 
 
-if len(sys.argv) not in (3, 4) or not all(word.isdigit() for word in sys.argv[3:]):
-    sys.exit(__doc__)
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("source")
+parser.add_argument("picture")
+parser.add_argument("n", nargs="?", type=int, default=2)  # the first may be a part
+words = parser.parse_args()
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # ^C ends it without a traceback
-name, picture, n = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 2  # the first may be a part
+name, picture, n = words.source, words.picture, words.n
 number = 0
 with ibvcap.open_source(name) as opened:
     for number, frame in enumerate(frames(opened), 1):

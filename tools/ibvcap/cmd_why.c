@@ -50,7 +50,9 @@ static void explain_unknown(const char *name, const struct status_view *view)
 		nearest_offer(&nearest, view->streams[i].name);
 	for (struct if_nameindex *i = interfaces; i && i->if_index; i++)
 		nearest_offer(&nearest, i->if_name);
-	fprintf(stderr, "ibvcap why: no %s '%s'", view ? "stream or interface" : "interface", name);
+	fprintf(stderr, "ibvcap why: %s '%s'",
+	        view ? "no stream or interface" : "without the daemon it looks at interfaces only, and none is called",
+	        name);
 	if (is_channel)
 		fputs("; it is a channel, of which 'ibvcap status' says what was not sent, and why", stderr);
 	else if (nearest.best)

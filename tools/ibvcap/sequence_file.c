@@ -16,6 +16,8 @@ int sequence_file_load(const char *command, const char *path, struct ibvcap_sequ
 	if (!path || config_load_sequence(path, sequence, &failure) == 0)
 		return -1;
 	fprintf(stderr, "ibvcap %s: --sequence: %s%s\n", command, failure.text,
-	        access(path, F_OK) == 0 ? "" : "; those that are installed are " IBVCAP_SEQUENCES "/*.conf");
+	        access(path, F_OK) == 0               ? ""
+	        : access(IBVCAP_SEQUENCES, F_OK) == 0 ? "; those that are installed are " IBVCAP_SEQUENCES "/*.conf"
+	                                              : "; none is installed; the sources have conf/sequence/*.conf");
 	return failure.exit_code;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 int reconfigure_daemon(const char *command, const char *socket, enum ibvcap_reconfigure what, const char *name,
                        const char *text)
@@ -18,6 +19,11 @@ int reconfigure_daemon(const char *command, const char *socket, enum ibvcap_reco
 	if (r == 0) {
 		puts(said);
 		return EX_OK;
+	}
+	if (r == -EACCES && geteuid()) { /* which group may connect does not matter */
+		fprintf(stderr, "ibvcap %s: only root and the daemon's user change the configuration: sudo ibvcap %s\n",
+		        command, command);
+		return report_exit_code(r);
 	}
 	code = report_failure(command, r);
 	/* The command line was right: the daemon found the error in the configuration. */

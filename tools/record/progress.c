@@ -12,6 +12,19 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#define RATE_SECONDS 10.0
+#define RATE_BYTES   1000000u /* less says nothing of the rate */
+
+/* The rate is that of the last seconds: the writer keeps packets for a while, and then writes many. */
+static double follow_disk_rate(struct recorder *recorder, uint64_t disk_bytes, double seconds)
+{
+	double all = (double)(recorder->printed_ns - recorder->start_ns) * 1e-9 + seconds;
+	double now = (double)(disk_bytes - recorder->printed_disk_bytes) / seconds;
+
+	recorder->disk_rate += (now - recorder->disk_rate) * seconds / (all < RATE_SECONDS ? all : RATE_SECONDS);
+	return disk_bytes < RATE_BYTES ? 0 : recorder->disk_rate;
+}
+
 /* Room on the disk, and how long it lasts. */
 static void print_head_room(const struct recorder *recorder, double bytes_per_second)
 {
@@ -96,7 +109,7 @@ void recorder_print_progress(struct recorder *recorder, uint64_t now_ns)
 	fprintf(stderr, "%6.1f s  %.0f packets/s  %.3f Gb/s", (double)(now_ns - recorder->start_ns) * 1e-9,
 	        (double)(recorder->n_packets - recorder->printed_packets) / seconds,
 	        (double)(recorder->n_bytes - recorder->printed_bytes) * 8e-9 / seconds);
-	print_head_room(recorder, (double)(disk_bytes - recorder->printed_disk_bytes) / seconds);
+	print_head_room(recorder, follow_disk_rate(recorder, disk_bytes, seconds));
 	if (!recorder->options.raw)
 		fprintf(stderr, "  buffers %u %% full", 100 - 100 * n_unused / recorder->writer.n_buffers);
 	if (recorder->options.filter)

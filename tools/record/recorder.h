@@ -33,6 +33,7 @@ struct recorder {
 	uint64_t printed_packets;
 	uint64_t printed_bytes;
 	uint64_t printed_disk_bytes;
+	double disk_rate; /* bytes a second, of the last seconds */
 };
 
 /** Read and hand over until the end that the options set, a signal, a failed write, or the end of a stream. 0 or the

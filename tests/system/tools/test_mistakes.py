@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from situation import (BUSY, CANNOT_CREATE, CONFIG, DATA, IO, LIDAR, NO_INPUT, UNAVAILABLE, USAGE, checks, entry,
-                       one_stream, python, run)
+from situation import (BUSY, CANNOT_CREATE, CONFIG, DATA, IO, LIDAR, NO_INPUT, NO_RIGHT, UNAVAILABLE, USAGE, checks,
+                       entry, one_stream, python, run)
 from testbed import ROOT
 
 SOCKET = 'control = { socket = "/run/ibvcap-mistakes.sock"; };'
@@ -52,7 +52,7 @@ MISTAKES = (
     ("ibvcap why lidra", UNAVAILABLE, "no stream or interface 'lidra': did you mean 'lidar'?"),
     ("ibvcap why rx", UNAVAILABLE, "did you mean 'rx0'? The interfaces are lo, rx0"),
     ("ibvcap why usr9", UNAVAILABLE, "no stream or interface 'usr9'; the interfaces are lo, rx0", "ibvcap status"),
-    ("ibvcap why usr9 -s /no.sock", UNAVAILABLE, "systemctl start ibvcapd", "no interface 'usr9'", "lo, rx0"),
+    ("ibvcap why usr9 -s /no.sock", UNAVAILABLE, "systemctl start ibvcapd", "none is called 'usr9'", "lo, rx0"),
     # A thing of another kind.
     ("ibvcap check cut.pcapng", UNAVAILABLE, "no stream 'cut.pcapng'", "cut.pcapng is a file; 'ibvcap info'"),
     ("ibvcap recv rx0 -c 1", UNAVAILABLE, "rx0 is a network interface", "'ibvcap stream add' makes one"),
@@ -65,7 +65,7 @@ MISTAKES = (
     ("ibvcap record lidar,cut -w a.pcapng", UNAVAILABLE, "no stream 'lidar,cut'", "several streams are several words"),
     ("ibvcap record lidar -w a.pcapng udp port 7502", UNAVAILABLE, "no stream 'udp'", "a filter is one word in quotes"),
     ("ibvcap record -i rx0 -w a.pcapng", USAGE, "-i is an option of tcpdump: name a stream in its place"),
-    ("ibvcap check lidar --sequence rtp", NO_INPUT, "rtp: cannot be read", "/etc/ibvcapd/sequence/*.conf"),
+    ("ibvcap check lidar --sequence rtp", NO_INPUT, "rtp: cannot be read", "installed", "sequence/*.conf"),
     ("ibvcap replay cut.pcapng out", NO_INPUT, "the channel comes before the file"),
     ("ibvcap send out --destination 10.77.0.1", USAGE, "'10.77.0.1': a number", "configuration lists them, from 0"),
     ("ibvcap send out -c 1 --destination 5", USAGE, "--destination 5: channel 'out' has 1, the first is 0"),
@@ -130,8 +130,11 @@ MISTAKES = (
     ("ibvcap record cut quiet -w q.pcapng -c 1 -q", 2, "No packet came: quiet."),
     # Words that are missing, or too many.
     ("ibvcap -s x status", USAGE, "no option '-s' before the command: options of a command stand behind it"),
+    (f"/usr/bin/python3 {ROOT}/doc/examples/receive.py lidar 5s", 2, "argument seconds: invalid int value: '5s'"),
     ("ibvcap help record", 0, "usage: ibvcap record"),
     ("ibvcap help recrod", USAGE, "no command 'recrod': did you mean 'record'?"),
+    ("$NOBODY reload", NO_RIGHT, "only root and the daemon's user change the configuration: sudo ibvcap reload"),
+    ("$NOBODY stream remove lidar", NO_RIGHT, "sudo ibvcap stream"),
     ("ibvcap reload c.conf", USAGE, "unexpected argument 'c.conf': the daemon reads the file again"),
     ("ibvcap status lidar", USAGE, "unexpected argument 'lidar': it shows all streams", "ibvcap why STREAM"),
     ("ibvcap check lidar cut", USAGE, "unexpected argument 'cut': one stream at a time"),
