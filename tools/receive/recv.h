@@ -61,7 +61,8 @@ struct recv_totals {
 /* What --verify finds: the numbers of payloads that are intact, and how many are not. */
 struct recv_pattern {
 	struct ibvcap_tracker *numbers; /* NULL without --verify */
-	uint64_t corrupt; /* payloads that differ from the pattern; if none is intact, perhaps of another sender */
+	uint64_t corrupt;     /* payloads that differ from the pattern; if none is intact, perhaps of another sender */
+	uint64_t number_only; /* intact ones of 8 bytes: any 8 bytes are */
 };
 
 /* What is known at the end. */

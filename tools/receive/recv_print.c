@@ -192,10 +192,12 @@ void recv_pattern_add(struct recv_pattern *pattern, const uint8_t *payload, size
 	const struct ibvcap_packet packet = {.row = payload, .row_bytes = (uint32_t)bytes};
 	uint64_t number;
 
-	if (pattern_check(payload, bytes, &number))
-		ibvcap_tracker_add(pattern->numbers, &packet, NULL);
-	else
+	if (!pattern_check(payload, bytes, &number)) {
 		pattern->corrupt++;
+		return;
+	}
+	ibvcap_tracker_add(pattern->numbers, &packet, NULL);
+	pattern->number_only += bytes == PATTERN_BYTES_MIN;
 }
 
 static void recv_print_pattern(const struct recv_pattern *pattern)
@@ -213,6 +215,10 @@ static void recv_print_pattern(const struct recv_pattern *pattern)
 	       " late, %" PRIu64 " restarts, %" PRIu64 " corrupt\n",
 	       counts.packets, counts.numbers.lost, counts.numbers.repeated, counts.numbers.reordered,
 	       counts.numbers.late, counts.numbers.restarted, pattern->corrupt);
+	if (pattern->number_only)
+		printf("pattern: payloads of 8 bytes hold the number only, so %" PRIu64
+		       " of the intact ones may be another sender's\n",
+		       pattern->number_only);
 }
 
 static json_t *recv_pattern_to_json(const struct recv_pattern *pattern)
@@ -220,10 +226,11 @@ static json_t *recv_pattern_to_json(const struct recv_pattern *pattern)
 	struct ibvcap_tracker_counts counts = IBVCAP_INIT(struct ibvcap_tracker_counts);
 
 	ibvcap_tracker_counts(pattern->numbers, &counts);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "received", (json_int_t)counts.packets, "missing",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "received", (json_int_t)counts.packets, "missing",
 	                 (json_int_t)counts.numbers.lost, "reordered", (json_int_t)counts.numbers.reordered, "repeated",
 	                 (json_int_t)counts.numbers.repeated, "late", (json_int_t)counts.numbers.late, "restarts",
-	                 (json_int_t)counts.numbers.restarted, "corrupt", (json_int_t)pattern->corrupt);
+	                 (json_int_t)counts.numbers.restarted, "corrupt", (json_int_t)pattern->corrupt, "number_only",
+	                 (json_int_t)pattern->number_only);
 }
 
 /* ---- numbers and verdict ------------------------------------------------------------------------- */

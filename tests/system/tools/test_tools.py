@@ -61,7 +61,7 @@ def test_recv_verifies_the_pattern_and_counts_what_the_sender_sent(build, daemon
     assert code == 0, err
     said = json.loads(out)
     assert said["pattern"] == {"received": 3000, "missing": 0, "reordered": 0, "repeated": 0, "late": 0,
-                               "restarts": 0, "corrupt": 0}
+                               "restarts": 0, "corrupt": 0, "number_only": 0}
     assert (said["packets"], said["bytes"], said["gaps"]) == (3000, 3000 * 256, 0)
     assert said["published"] == said["delivered"] + said["skipped"] + said["lag"] == 3000
 
@@ -75,6 +75,7 @@ def test_recv_of_corrupt_payloads_exits_1_and_those_of_another_sender_are_not_ca
         wire.send(*sent)
         code, out, _ = reader.finish()
         assert (code, said in out, "2 corrupt" in out) == (1, True, sent != foreign), out
+        assert ("8 bytes hold the number only, so 1 of the intact ones" in out) == (sent != foreign), out
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
