@@ -621,7 +621,7 @@ def test_only_administrators_may(daemon, wire, ibvcap):
     one = daemon([small(wire)])
     for words in (["reload"], ["stream", "remove", "lidar"]):
         done = ibvcap(one, *words, nobody=True)
-        assert done.returncode == EX_NOPERM and "only for root" in done.stderr
+        assert done.returncode == EX_NOPERM and "only root and the daemon's user" in done.stderr
     assert names(one) == ["lidar"]
 
 

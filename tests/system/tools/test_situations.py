@@ -109,7 +109,7 @@ SITUATIONS = (
     ("a port for stream add", "ibvcap stream add name=x interface=rx0 port=7700", CONFIG, "'port' in a stream",
      "a key of a flow, in 'flows'"),
     ("stream add of no file", "ibvcap stream add nosuch.conf", NO_INPUT, "nosuch.conf: No such file"),
-    ("a reload without the right", "$NOBODY reload", NO_RIGHT, "only for root"),
+    ("a reload without the right", "$NOBODY reload", NO_RIGHT, "only root and the daemon's user", "sudo ibvcap reload"),
     # ibvcap-try.
     ("try: an interface with a typo", "ibvcap-try eht0 7502", UNAVAILABLE, "no interface eht0", "lo, rx0"),
     ("try: without sudo", "setpriv --reuid=65534 --clear-groups ./ibvcap-try rx0 7502", NO_RIGHT,
