@@ -15,7 +15,7 @@ static PyObject *raise_of_acquire(const struct receiver *receiver, int error)
 {
 	static const char text[] =
 		"%u batches are not returned, and these are all leases of the receiver, or they are of a "
-		"daemon that has ended: call release(), or delete them and the arrays that show them; or attach "
+		"daemon that has ended: keep copies of their arrays, and call release() or delete them; or attach "
 		"with more leases: lease_blocks of ibvcap.open(), and extra_lease_blocks of the stream in "
 		"ibvcapd.conf(5)";
 

@@ -207,6 +207,14 @@ PyMethodDef view_methods[] = {
 	{NULL, NULL, 0, NULL},
 };
 
+static PyObject *view_subscript(PyObject *view, PyObject *key)
+{
+	PyErr_SetString(PyExc_TypeError,
+	                "a View only shows memory to others: numpy.frombuffer(batch.meta, ibvcap.META), "
+	                "numpy.frombuffer(slots.packets, ibvcap.SLOTS) or numpy.asarray(view) read it");
+	return NULL;
+}
+
 static void view_dealloc(struct view *view)
 {
 	Py_DECREF((PyObject *)view->owner);
@@ -217,6 +225,7 @@ static PyType_Slot view_slots[] = {
 	{Py_tp_doc, "Memory of a batch or of reserved rows. numpy.asarray() and memoryview() show it without a copy."},
 	{Py_tp_dealloc, view_dealloc},
 	{Py_tp_methods, view_methods},
+	{Py_mp_subscript, view_subscript},
 	{Py_bf_getbuffer, view_get_buffer},
 	{Py_bf_releasebuffer, view_release_buffer},
 	{0, NULL},

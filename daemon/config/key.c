@@ -175,6 +175,8 @@ static const struct {
 	{"rate", "rate_limit_mbps"},
 	{"bandwidth", "rate_limit_mbps"},
 	{"driver", "backend"},
+	{"filter", "flows"},
+	{"bpf", "flows"},
 	{"core", "cpu"},
 	{"mac", "next_hop_mac"},
 };

@@ -83,6 +83,13 @@ void report_silence(const char *command, const char *stream, const char *socket)
 	        (int)(REPORT_SILENCE_NS / TIME_SECOND_NS), stream, socket ? " --socket " : "", socket ? socket : "");
 }
 
+const char *report_chosen_socket(const char *option)
+{
+	const char *chosen = option ? option : secure_getenv("IBVCAP_SOCKET");
+
+	return chosen && chosen[0] ? chosen : NULL;
+}
+
 void report_format_utc(uint64_t ns, unsigned decimals, char text[REPORT_UTC_BYTES])
 {
 	time_t seconds = (time_t)(ns / 1000000000);

@@ -30,6 +30,9 @@ int report_end(const char *command, const char *kind, const char *name, int erro
 /** Print that no packet of the stream came in REPORT_SILENCE_NS, and the command that tells why. socket: or NULL. */
 void report_silence(const char *command, const char *stream, const char *socket);
 
+/** The socket that the user chose, by the option or by IBVCAP_SOCKET, which sudo drops. NULL: the default. */
+const char *report_chosen_socket(const char *option);
+
 #define REPORT_UTC_BYTES 32
 
 /** "2026-11-22T08:17:45.402Z" of a time in ns since 1970, with 1 to 9 decimals; "unknown" of 0. */

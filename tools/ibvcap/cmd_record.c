@@ -265,6 +265,11 @@ static void check_name(const struct record_options *options)
 		return;
 	if (!strcmp(end, ".zst") && !options->zstd_level)
 		fprintf(stderr, "ibvcap record: %s will not be compressed: --zstd LEVEL does that\n", options->path);
+	else if (strcmp(end, ".zst") && options->zstd_level)
+		fprintf(stderr,
+		        "ibvcap record: %s will be compressed: ibvcap and Wireshark read it, tcpdump by 'zstdcat %s | "
+		        "tcpdump -r -'; zstd -d wants a name with .zst at its end\n",
+		        options->path, options->path);
 	else if (!strcmp(end, ".pcap"))
 		fprintf(stderr, "ibvcap record: %s will be in pcapng format, which tcpdump and Wireshark read\n",
 		        options->path);

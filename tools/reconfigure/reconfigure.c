@@ -21,8 +21,11 @@ int reconfigure_daemon(const char *command, const char *socket, enum ibvcap_reco
 		return EX_OK;
 	}
 	if (r == -EACCES && geteuid()) { /* which group may connect does not matter */
-		fprintf(stderr, "ibvcap %s: only root and the daemon's user change the configuration: sudo ibvcap %s\n",
-		        command, command);
+		const char *chosen = report_chosen_socket(socket);
+
+		fprintf(stderr,
+		        "ibvcap %s: only root and the daemon's user change the configuration: sudo ibvcap %s%s%s\n",
+		        command, command, chosen ? " --socket " : "", chosen ? chosen : "");
 		return report_exit_code(r);
 	}
 	code = report_failure(command, r);

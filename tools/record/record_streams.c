@@ -34,9 +34,10 @@ static void hint_at_word(const char *word)
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (!strcmp(word, words[i]))
-			fputs("ibvcap record: a filter is one word in quotes, behind the streams: ibvcap record STREAM "
-			      "'port 7502' -w FILE; or behind --filter\n",
-			      stderr);
+			fprintf(stderr,
+			        "ibvcap record: a filter of several words stands in quotes behind the streams, 'port "
+			        "7502'; one of one word behind --filter: --filter %s\n",
+			        word);
 	if (strchr(word, ' '))
 		fputs("ibvcap record: one filter at a time: join several by 'and' or 'or' in one word in quotes\n",
 		      stderr);

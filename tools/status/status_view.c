@@ -2,6 +2,8 @@
 /* Reads a status, finds the counters of a part by their labels, and the sums over the queues of a stream. */
 #include "tools/status/status_view.h"
 
+#include "tools/common/report.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@ int status_view_ask(struct status_view *view, const char *socket_path, uint32_t 
 
 	if (r < 0)
 		return r;
+	view->socket_path = report_chosen_socket(socket_path);
 	view->groups = calloc((size_t)view->n_flows + 1, sizeof(*view->groups));
 	if (!view->groups) {
 		status_view_deinit(view);

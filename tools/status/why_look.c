@@ -137,26 +137,35 @@ void why_look_compare(const struct status_view *view, struct why_look *look)
 	write_advice_on_nothing(look);
 }
 
+/* For sudo, which drops IBVCAP_SOCKET. An interface needs no daemon, so there may be no view. */
+static void write_command(char *text, size_t bytes, const struct status_view *view, const char *name)
+{
+	const char *socket = view ? view->socket_path : NULL;
+
+	snprintf(text, bytes, "ibvcap why %s%s%s", name, socket ? " --socket " : "", socket ? socket : "");
+}
+
 /* Only root may look at the namespace of a daemon that is another user's. */
 static void why_advise_on_no_interface(struct why_look *look, const struct status_view *view, const char *name)
 {
 	struct stat own, daemons;
-	char path[32];
+	char path[32], command[WHY_TEXT_BYTES];
 
+	write_command(command, sizeof(command), view, name);
 	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)view->daemon.pid);
 	if (!flow_view_sees_daemon(view) || stat("/proc/self/ns/net", &own) < 0 || stat(path, &daemons) < 0)
 		why_append(look->advice,
 		           "there is no interface %s in this network namespace, and which one the daemon has cannot be "
 		           "seen%s%s",
-		           look->interface, geteuid() ? ": sudo ibvcap why " : " from here", geteuid() ? name : "");
+		           look->interface, geteuid() ? ": sudo " : " from here", geteuid() ? command : "");
 	else if (own.st_dev == daemons.st_dev && own.st_ino == daemons.st_ino)
 		why_append(look->advice, "there is no interface %s now: ip -br link lists those there are",
 		           look->interface);
 	else
 		why_append(look->advice,
-		           "%s is not in this network namespace: sudo nsenter --net --target %d ibvcap why %s looks "
-		           "at what arrives there",
-		           look->interface, (int)view->daemon.pid, name);
+		           "%s is not in this network namespace: sudo nsenter --net --target %d %s looks at what "
+		           "arrives there",
+		           look->interface, (int)view->daemon.pid, command);
 }
 
 struct why_look *why_look_new(const struct status_view *view, const struct ibvcap_status_stream *stream,
@@ -164,9 +173,11 @@ struct why_look *why_look_new(const struct status_view *view, const struct ibvca
 {
 	struct why_look *look = calloc(1, sizeof(*look));
 	const char *name = stream ? stream->name : interface;
+	char command[WHY_TEXT_BYTES];
 
 	if (!look)
 		return NULL;
+	write_command(command, sizeof(command), view, name);
 	look->stream = stream;
 	look->interface = interface;
 	look->interface_index = if_nametoindex(interface);
@@ -176,7 +187,7 @@ struct why_look *why_look_new(const struct status_view *view, const struct ibvca
 	else if (look->error == -ENODEV)
 		why_advise_on_no_interface(look, view, name);
 	else if (look->error == -EPERM)
-		why_append(look->advice, "sudo ibvcap why %s looks for a second at what UDP does arrive", name);
+		why_append(look->advice, "sudo %s looks for a second at what UDP does arrive", command);
 	else
 		why_append(look->advice, "no look at what UDP does arrive: %s", strerror(-look->error));
 	return look;

@@ -136,9 +136,12 @@ void why_look_print(const struct why_look *look)
 	const struct arrivals *arrivals = &look->arrivals;
 
 	if (look->error == 0)
-		printf("UDP that arrived on all interfaces in %.1f s: %" PRIu64 " datagrams%s\n",
+		printf("UDP that arrived on all interfaces in %.1f s: %" PRIu64 " datagrams%s%s\n",
 		       (double)arrivals->ns / 1e9, arrivals->n_datagrams,
-		       look->stream && look->n_nearest ? "; nearest to the flows first" : "");
+		       arrivals->n_datagrams && !look->n_nearest ? ", none of them on " : "",
+		       arrivals->n_datagrams && !look->n_nearest ? look->interface
+		       : look->stream && look->n_nearest         ? "; nearest to the flows first"
+		                                                 : "");
 	for (unsigned i = 0; i < look->n_nearest && i < PRINTED_MAX_ARRIVALS; i++)
 		print_arrival(look, &look->nearest[i]);
 	if (look->n_nearest > PRINTED_MAX_ARRIVALS)

@@ -10,6 +10,7 @@
 #include "lib/ibvcap/client/sized_struct.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -82,9 +83,13 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 	return n_free == 0 ? 0 : tx_hand_out(tx, slots, u32_min(n_free, most));
 }
 
+/* A program has one clock for all packets. So the first one shows that it is another than this, or has other units. */
+#define YEAR_2001_NS UINT64_C(1000000000000000000)
+
 int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 {
 	int r = owner_check(tx->owner, tx->info.channel);
+	uint64_t first_ns;
 
 	if (r == 0)
 		r = tx_wait_check_connected(tx);
@@ -95,6 +100,12 @@ int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n)
 		                 n, tx->n_reserved);
 	if (n == 0)
 		return 0;
+	first_ns = tx->descriptors[tx_slot_of(tx, tx->submitted)].not_before_ns;
+	if (first_ns > 0 && first_ns < YEAR_2001_NS)
+		return error_set(-EINVAL,
+		                 "channel '%s': not_before_ns is %" PRIu64 ", long past: it counts ns since 1970, UTC "
+		                 "(CLOCK_REALTIME)",
+		                 tx->info.channel, first_ns);
 	tx->n_reserved -= n;
 	tx->submitted += n;
 	sender_store_submitted(tx->page, tx->submitted);

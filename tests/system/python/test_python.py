@@ -455,7 +455,10 @@ def test_sending(start_daemon, wire, net):
         with pytest.raises(ibvcap.Error, match="."):
             sender.send(bytes(SIZE + 1))
         late = np.frombuffer(sender.reserve(2).packets, ibvcap.SLOTS)
-        late["not_before_ns"], late["flags"] = 1, ibvcap.DROP_LATE
+        late["not_before_ns"] = time.monotonic_ns()
+        with pytest.raises(ibvcap.Error, match="ns since 1970, UTC"):
+            sender.submit(2)
+        late["not_before_ns"], late["flags"] = time.time_ns() - 10**9, ibvcap.DROP_LATE
         late["length"][1], late["flags"][1] = SIZE + 1, 0
         sender.submit(2)
         assert sender.flush(timeout=20) is True, "none is pending, though none was sent"

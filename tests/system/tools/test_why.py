@@ -175,8 +175,9 @@ def test_what_arrives_in_place_of_the_stream_is_shown_with_the_keys_for_it(daemo
 def test_a_look_needs_a_right_and_the_namespace_of_the_interface(daemon, net, wire):
     one = daemon([testbed.stream(wire)])
     socket = ("--socket", one.socket_path)
-    assert "-> sudo ibvcap why lidar looks for a second" in look(net, "lidar", *socket, nobody=True)
-    assert f"nsenter --net --target {one.pid()} ibvcap why lidar" in why(one).stdout
+    said = f"-> sudo ibvcap why lidar --socket {one.socket_path} looks for a second"
+    assert said in look(net, "lidar", *socket, nobody=True)
+    assert f"nsenter --net --target {one.pid()} ibvcap why lidar --socket {one.socket_path}" in why(one).stdout
     assert f"no UDP for this machine arrives on {wire.interface}" in look(net, "lidar", *socket)
     matches = wire.frame(b"x", 7502)
     wire.send(matches)
@@ -197,7 +198,7 @@ def test_an_interface_that_was_deleted_is_in_no_namespace(start_daemon, net, wir
     said = look(net, "lidar", *socket)
     assert f"there is no interface {wire.interface} now: ip -br link" in said and "nsenter" not in said, said
     assert "which one the daemon has cannot be seen: sudo ibvcap why lidar" in look(net, "lidar", *socket, nobody=True)
-    assert f"nsenter --net --target {one.pid()} ibvcap why lidar" in why(one).stdout
+    assert f"nsenter --net --target {one.pid()} ibvcap why lidar --socket {one.socket_path}" in why(one).stdout
 
 
 def test_an_interface_is_looked_at_without_a_daemon(net, wire):

@@ -227,6 +227,12 @@ Test(tx, what_is_written_to_reserved_rows_is_what_the_worker_finds)
 	slots.packets[1] = (struct ibvcap_tx_descriptor){.length = 17, .destination = 1, .not_before_ns = 5};
 	cr_assert(sender_read_submitted(&sender));
 	cr_expect(eq(ptr, (void *)sender_peek(&sender), NULL), "not submitted yet");
+	slots.packets[0].not_before_ns = UINT64_C(86400) * 1000000000; /* CLOCK_MONOTONIC, a day after the boot */
+	cr_expect(eq(int, ibvcap_tx_submit(tx, 3), -EINVAL));
+	cr_expect(strstr(ibvcap_error_text(), "ns since 1970, UTC") != NULL, "%s", ibvcap_error_text());
+	cr_assert(sender_read_submitted(&sender));
+	cr_expect(eq(ptr, (void *)sender_peek(&sender), NULL), "none of them is submitted");
+	slots.packets[0].not_before_ns = 0;
 	cr_assert(eq(int, ibvcap_tx_submit(tx, 3), 0));
 	cr_assert(sender_read_submitted(&sender));
 	for (uint32_t i = 0; i < 3; i++) {

@@ -857,8 +857,8 @@ int ibvcap_tx_reserve(struct ibvcap_tx *tx, struct ibvcap_tx_slots *slots, uint3
 /**
  * Submit the first n of the reserved rows; the rest stays reserved. The worker sends them in order. The caller must
  * not write to them until they are completed: the device may send the old bytes or the new ones. Never blocks.
- * -EINVAL: n is more than are reserved; none is submitted. An error of ibvcap_tx_reserve() when the handle can send
- * no more.
+ * -EINVAL: n is more than are reserved, or the first has a not_before_ns before 2001, which is of another clock or in
+ * other units than ns since 1970; none is submitted. An error of ibvcap_tx_reserve() when the handle can send no more.
  */
 int ibvcap_tx_submit(struct ibvcap_tx *tx, uint32_t n);
 

@@ -34,7 +34,7 @@ enum ibvcap_tx_flag {
 
 /* One for each slot; four share a cache line. The sender writes it before submitted; the worker reads it once. */
 struct ibvcap_tx_descriptor {
-	uint64_t not_before_ns; /* UTC, of this host's CLOCK_REALTIME; 0 = as soon as possible */
+	uint64_t not_before_ns; /* ns since 1970, UTC, of this host's CLOCK_REALTIME; 0 = as soon as possible */
 	uint16_t length;        /* bytes of payload, from the start of the row; at most slot_bytes */
 	uint16_t destination;   /* index of one of the channel's destinations */
 	uint32_t flags;         /* enum ibvcap_tx_flag */
