@@ -277,6 +277,7 @@ struct config {
 	const struct config_channel *channels;
 	uint32_t n_channels;
 	bool is_merged;       /* made by config_merge(): differs from the file */
+	uint64_t written_ns;  /* UTC, when the last of the file and those that it includes was written; 0: not known */
 	void *memory;         /* owns everything that the config points at */
 	struct config *older; /* for the owner: the configuration that this one replaced, which may still be in use */
 };

@@ -6,6 +6,8 @@
 #include "daemon/config/config_text.h"
 
 #include "daemon/config/config_syntax.h"
+#include "lib/base/min.h"
+#include "lib/base/time.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,6 +15,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define INCLUDE_DEPTH_MAX 10 /* that of libconfig */
@@ -47,13 +50,17 @@ const char *config_text_error(int error)
 	}
 }
 
-int config_text_read(const char *path, char **text)
+int config_text_read(const char *path, char **text, uint64_t *written_ns)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
 	int r;
 
 	if (fd < 0)
 		return -errno;
+	if (written_ns && fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+		*written_ns = u64_max(*written_ns, (uint64_t)status.st_mtim.tv_sec * TIME_SECOND_NS +
+		                                           (uint64_t)status.st_mtim.tv_nsec);
 	*text = malloc(CONFIG_TEXT_BYTES_MAX + 1);
 	r = *text ? config_text_read_all(fd, *text, CONFIG_TEXT_BYTES_MAX + 1) : -ENOMEM;
 	close(fd);
@@ -125,7 +132,7 @@ static int text_check_included(const struct text_cursor *c, const char *name, un
 		return failure_set(c->reader->failure, EX_CONFIG, ELOOP,
 		                   "%s:%u: @include \"%s\": accepted are files that include each other %d deep",
 		                   c->file, line, name, INCLUDE_DEPTH_MAX);
-	r = config_text_read(file, &text);
+	r = config_text_read(file, &text, &c->reader->config->written_ns);
 	if (r < 0)
 		return text_refuse_included(c, name, line, file, r);
 	r = text_check(c->reader, file, text, c->depth + 1);

@@ -11,8 +11,11 @@
 
 #define CONFIG_TEXT_BYTES_MAX (1u << 20)
 
-/** The whole file, NUL-terminated; the caller frees it. The file may be a pipe. 0 or -errno: config_text_error(). */
-int config_text_read(const char *path, char **text);
+/**
+ * The whole file, NUL-terminated; the caller frees it. The file may be a pipe. written_ns (or NULL) becomes the time at
+ * which the file was written, unless it is a later one. 0 or -errno: config_text_error().
+ */
+int config_text_read(const char *path, char **text, uint64_t *written_ns);
 
 /** Explains an error of config_text_read(). */
 const char *config_text_error(int error);

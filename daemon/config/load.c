@@ -5,6 +5,7 @@
 #include "daemon/config/config_syntax.h"
 #include "daemon/config/config_text.h"
 #include "daemon/config/key.h"
+#include "lib/base/min.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -83,7 +84,7 @@ static int config_parse_failure(const struct config_reader *reader, const config
 	bool is_found = false;
 
 	if (included)
-		text = config_text_read(name, &read) == 0 ? read : "";
+		text = config_text_read(name, &read, NULL) == 0 ? read : "";
 	if (strcmp(said, "duplicate setting name") == 0)
 		is_found = config_find_duplicate(reader, file, text, &mistake);
 	else if (strcmp(said, "syntax error") == 0)
@@ -157,8 +158,9 @@ static int config_read_into(struct config *config, const char *path, const char 
 
 int config_load(const char *path, struct config **config, struct failure *failure)
 {
+	uint64_t written_ns = 0;
 	char *text;
-	int r = config_text_read(path, &text);
+	int r = config_text_read(path, &text, &written_ns);
 
 	if (r < 0)
 		return failure_set(failure, EX_NOINPUT, -r, "%s: cannot be read: %s%s", path, config_text_error(r),
@@ -166,6 +168,8 @@ int config_load(const char *path, struct config **config, struct failure *failur
 		                           ? "; 'sudo ibvcap-try --write INTERFACE PORT' writes a first one"
 		                           : "");
 	r = config_load_text(path, text, config, failure);
+	if (r == 0)
+		(*config)->written_ns = u64_max((*config)->written_ns, written_ns);
 	free(text);
 	return r;
 }
@@ -192,7 +196,7 @@ int config_load_sequence(const char *path, struct ibvcap_sequence *sequence, str
 	struct config_stream stream = {0};
 	struct config *owner = NULL;
 	char *text;
-	int r = config_text_read(path, &text);
+	int r = config_text_read(path, &text, NULL);
 
 	if (r < 0)
 		return failure_set(failure, EX_NOINPUT, -r, "%s: cannot be read: %s", path, config_text_error(r));

@@ -101,7 +101,8 @@ static int build_status(const struct control *control, struct reply *reply)
 	const struct control_interface *interface;
 	const struct tx_endpoint *channel;
 	const struct rx_stream *stream;
-	struct ibvcap_status_daemon daemon = {.size = sizeof(daemon), .pid = getpid()};
+	struct ibvcap_status_daemon daemon = {
+		.size = sizeof(daemon), .pid = getpid(), .config_written_ns = control->options.config->written_ns};
 	struct protocol_header end;
 	int r;
 

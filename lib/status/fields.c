@@ -26,6 +26,8 @@
 static const struct status_field daemon_fields[] = {
 	FIELD(version, TEXT, LABEL, NULL, "The daemon's version"),
 	FIELD(pid, I32, LABEL, NULL, "The daemon's process, as the daemon's PID namespace numbers it"),
+	FIELD(config_written_ns, U64, TIME, "ns",
+              "When the configuration that the daemon runs with was written: the last of its files"),
 	HIDDEN(n_streams),
 	HIDDEN(n_consumers),
 	HIDDEN(n_channels),

@@ -51,7 +51,7 @@ CONSUMER_BODY = struct.Struct("@N64sIIiIPII32s")
 CHANNEL_BODY = struct.Struct("@N64s16s64s16s16sQQIIIIIIIIPII16s192s512s")
 SENDER_BODY = struct.Struct("@N64siIPI")
 INTERFACE_BODY = struct.Struct("@N16s64sPII16s256s256s256s256sII")
-DAEMON_BODY = struct.Struct("@N32si")
+DAEMON_BODY = struct.Struct("@N32si7IQ")
 OPEN_BODY = struct.Struct("=64sHHI")
 ERROR_BODY = struct.Struct("=iI768s")
 ATTACH_BODY = struct.Struct("=64sHHIIIIIQ32sQ")
@@ -77,8 +77,8 @@ def counters(labels, n, part):
 
 def decode_part(kind, part):
     if kind == DAEMON:
-        _, version, pid = DAEMON_BODY.unpack_from(part)
-        return {"pid": pid, "version": text(version)}
+        _, version, pid, *_, written_ns = DAEMON_BODY.unpack_from(part)
+        return {"pid": pid, "version": text(version), "config_written_ns": written_ns}
     if kind == FLOW:
         _, stream, queue, vlan, destination, source, port, source_port, _, said = FLOW_BODY.unpack_from(part)
         return {"stream": text(stream), "queue": queue, "vlan": vlan, "destination": text(destination), "port": port,

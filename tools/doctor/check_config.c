@@ -2,6 +2,26 @@
 /* The configuration file: does the daemon take it, on what backends, and has each device queues as deep as it says? */
 #include "tools/doctor/checks.h"
 
+#include <string.h>
+
+/* Each time is that of the file that was written last: of those that the daemon read, and of those that are there. */
+static bool is_config_newer(const struct doctor_facts *facts)
+{
+	return facts->process.has_config && facts->process.config_written_ns &&
+	       facts->process.config_written_ns != facts->config->written_ns;
+}
+
+static void report_newer_config(const struct doctor_facts *facts, struct finding *finding)
+{
+	bool is_usual = strcmp(facts->control.path, IBVCAP_CONTROL_SOCKET) == 0;
+
+	finding_append(finding->found, "; it, or a file that it includes, was written after that ibvcapd had read it");
+	finding_fail(finding, FINDING_WARNING, "ibvcapd runs with the file as it was before",
+	             "an ibvcapd that has read the file as it is");
+	finding_fix(finding, FIX_LASTS, "ibvcap reload%s%s   # or: systemctl reload ibvcapd", is_usual ? "" : " -s ",
+	            is_usual ? "" : facts->control.path);
+}
+
 static void check_config_file(const struct doctor_facts *facts, struct findings *findings)
 {
 	struct finding *finding = finding_add(findings, "config", "%s", facts->config_file);
@@ -13,6 +33,8 @@ static void check_config_file(const struct doctor_facts *facts, struct findings 
 		              facts->process.has_config
 		                      ? "; its warnings are in the log of the ibvcapd that runs with it"
 		                      : "");
+		if (is_config_newer(facts))
+			report_newer_config(facts, finding);
 		return;
 	}
 	finding_write(finding->found, "%s", facts->config ? facts->trial.said : facts->config_failure.text);

@@ -135,7 +135,8 @@ struct doctor_socket {
 struct doctor_process {
 	enum { DOCTOR_SELF, DOCTOR_SERVICE, DOCTOR_DAEMON } kind;
 	pid_t pid;
-	bool has_config; /* a daemon that runs with the configuration file that is checked */
+	bool has_config;            /* a daemon that runs with the configuration file that is checked */
+	uint64_t config_written_ns; /* when the file and those that it includes were written, as the daemon read them */
 	uint64_t effective_capabilities;
 	uint64_t memlock_bytes; /* UINT64_MAX = unlimited */
 };

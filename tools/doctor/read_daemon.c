@@ -128,10 +128,13 @@ static bool is_sysfs_foreign(void)
 static void ask_taken(struct doctor_facts *facts)
 {
 	struct ibvcap_status_interface interface = IBVCAP_INIT(struct ibvcap_status_interface);
+	struct ibvcap_status_daemon daemon = IBVCAP_INIT(struct ibvcap_status_daemon);
 	struct ibvcap_status *status;
 
 	if (ibvcap_status(facts->control.path, 1000, &status) < 0)
 		return;
+	ibvcap_status_daemon(status, &daemon);
+	facts->process.config_written_ns = daemon.config_written_ns;
 	for (uint32_t i = 0;
 	     facts->n_taken < DOCTOR_INTERFACES_MAX && ibvcap_status_interface(status, i, &interface) > 0; i++) {
 		struct doctor_taken *taken = &facts->taken[facts->n_taken];

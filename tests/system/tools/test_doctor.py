@@ -172,6 +172,12 @@ def test_a_running_daemon_has_what_the_doctor_says_it_takes(net, wire, daemon, h
     assert of(report, "network")[0]["found"].startswith(f"that of ibvcapd (pid {pid}); /sys is of another one")
     assert not {"config", "device"} & faults(report).keys()
     assert "its warnings are in the log" in of(report, "config")[0]["found"]
+    os.utime(one.config)
+    fault = faults(diagnosis(net, "--config", one.config))["config"]
+    assert "was written after that ibvcapd had read it" in fault["found"]
+    path = f"{BUILD}/tools:{os.environ['PATH']}"
+    subprocess.run(fault["fix"], shell=True, check=True, env={**os.environ, "PATH": path})
+    assert "config" not in faults(diagnosis(net, "--config", one.config))
     subprocess.run(["ip", "-n", net.rx, "link", "set", wire.interface, "down", "name", "away0"], check=True)
     fault = faults(diagnosis(net, "--config", one.config))["config"]
     assert fault["level"] == "error" and f"there is no interface {wire.interface} in this" in fault["found"]

@@ -36,6 +36,7 @@ def expected(status):
             for key, value in entry.items():
                 if isinstance(value, int) and key not in NO_METRICS:
                     yield parts[:-1], key, value, labels
+    yield "daemon", "config_written_ns", status["daemon"]["config_written_ns"], set()
 
 
 def test_each_number_of_a_status_is_a_metric_and_each_metric_such_a_number(busy):  # noqa: F811

@@ -188,6 +188,7 @@ def test_the_daemon_is_asked_once_a_second_however_many_ask(served):
 # Families without a panel, and why.
 NO_PANEL = {
     "set by the configuration": {
+        "ibvcap_daemon_config_written_timestamp_seconds",
         "ibvcap_stream_n_queues", "ibvcap_stream_slot_bytes", "ibvcap_stream_n_blocks",
         "ibvcap_stream_receive_queue_slots", "ibvcap_stream_page_bytes", "ibvcap_channel_slot_bytes",
         "ibvcap_channel_burst_bytes", "ibvcap_channel_arena_slots", "ibvcap_channel_page_bytes",

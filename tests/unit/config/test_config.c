@@ -6,10 +6,12 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <libconfig.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct failure failure;
@@ -517,6 +519,7 @@ static struct config *load_including(const char *directory, const char *included
 Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 {
 	char directory[] = "/tmp/ibvcap-test-config-XXXXXX", where[64], first[256];
+	const struct timespec later[2] = {{4000000000, 5}, {4000000000, 5}};
 	struct config *config;
 
 	cr_assert(mkdtemp(directory) != NULL);
@@ -528,6 +531,11 @@ Test(config, an_included_file_is_found_beside_the_main_one_and_named)
 	cr_expect(eq(int, strcmp(config->streams[0].file, where), 0), "%s", config->streams[0].file);
 	cr_expect(eq(int, strcmp(config->streams[0].flows[0].file, where), 0));
 	cr_expect(eq(int, config->streams[0].flows[0].line, 2));
+	config_free(config);
+	cr_assert(eq(int, utimensat(AT_FDCWD, where, later, 0), 0));
+	snprintf(where, sizeof(where), "%s/main.conf", directory);
+	cr_assert(eq(int, config_load(where, &config, &failure), 0));
+	cr_expect(eq(u64, config->written_ns, UINT64_C(4000000000000000005)), "of what was written last");
 	config_free(config);
 	snprintf(where, sizeof(where), "%s/streams.inc:2: ", directory);
 	expect_refused(load_including(directory, "streams = (\n{ nam = 1; } );\n"), where, "'name'");

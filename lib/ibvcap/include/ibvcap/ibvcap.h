@@ -921,6 +921,7 @@ struct ibvcap_status_daemon {
 	uint32_t n_interfaces;
 	uint32_t n_flows; /* of all streams */
 	uint32_t reserved;
+	uint64_t config_written_ns; /* UTC, of the last of the configuration's files; 0: not known */
 };
 
 struct ibvcap_status_stream {
