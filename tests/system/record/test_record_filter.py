@@ -142,8 +142,8 @@ def test_own_numbers_of_packets_that_were_left_out_are_no_losses(daemon, wire, r
 
 @pytest.mark.parametrize("words,said", [
     (("lidar", "src hots 10.0.0.5", "-w", "FILE"), "see pcap-filter(7)"),
-    (("port", "7502", "-w", "FILE"), "a filter is one word in quotes, behind the streams"),
-    (("lidar", "udp", "-w", "FILE"), "or behind --filter"),
+    (("port", "7502", "-w", "FILE"), "a filter of several words stands in quotes behind the streams"),
+    (("lidar", "udp", "-w", "FILE"), "one of one word behind --filter: --filter udp"),
     (("lo", "-w", "FILE"), "lo is a network interface; streams of it have names of their own"),
     (("-i", "eth0", "-w", "FILE"), "-i is an option of tcpdump: name a stream in its place"),
     (("-r", "FILE"), "'ibvcap info', 'ibvcap extract' and 'ibvcap replay' read files"),

@@ -131,7 +131,7 @@ MISTAKES = (
     ("ibvcap record cut quiet -w q.pcapng -c 1 -q", 2, "No packet came: quiet."),
     # Words that are missing, or too many.
     ("ibvcap -s x status", USAGE, "no option '-s' before the command: options of a command stand behind it"),
-    (f"/usr/bin/python3 {ROOT}/doc/examples/receive.py lidar 5s", 2, "argument seconds: invalid int value: '5s'"),
+    (f"python3 {ROOT}/doc/examples/receive.py lidar 5s", 2, "argument seconds: invalid int value: '5s'"),
     ("ibvcap help record", 0, "usage: ibvcap record"),
     ("ibvcap help recrod", USAGE, "no command 'recrod': did you mean 'record'?"),
     ("$NOBODY stream remove lidar", NO_RIGHT, "sudo ibvcap stream"),
