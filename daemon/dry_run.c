@@ -212,15 +212,17 @@ static void try_socket(const char *path, const char *user, struct failure *all)
 	const char *owner = geteuid() == 0 ? user : NULL;
 	bool is_of_service = strncmp(path, SERVICE_DIRECTORY "/", sizeof(SERVICE_DIRECTORY)) == 0;
 	struct failure found;
+	int r;
 
 	if (socket_location_is_temporary(path))
 		log_warning("control socket '%s': a daemon that is started by hand can have it there; ibvcapd.service "
 		            "has a directory of its own there (PrivateTmp=), so no client would find the socket of "
 		            "the service: set a path below " SERVICE_DIRECTORY " for it",
 		            path);
-	if (listener_check_path(path, owner, &found) == -ENOENT && is_of_service && sd_booted() > 0)
+	r = listener_check_path(path, owner, &found);
+	if (r == -ENOENT && is_of_service && sd_booted() > 0)
 		return;
-	if (listener_check_path(path, owner, &found) < 0)
+	if (r < 0)
 		failure_add(all, &found);
 }
 

@@ -59,8 +59,8 @@ static void softhca_print_synopsis(void)
 	      stderr);
 }
 
-/* The library lies beside this program (in a build tree), or where it is installed relative to this program. NULL,
- * which is told: it does not. */
+/* Finds the library beside this program (in a build tree), or where it is installed relative to this program. Returns
+ * its path. Without a library it prints where it looked, and returns NULL. */
 static const char *softhca_find_library(void)
 {
 	static const char *const places[] = {"", "/" SOFTHCA_DIRECTORY};

@@ -25,7 +25,7 @@ const char *config_reader_file(const struct config_reader *reader, const char *n
 {
 	if (!name)
 		return reader->path;
-	if (!reader->directory || name[0] == '/' || strcmp(name, reader->path) == 0)
+	if (name[0] == '/' || strcmp(name, reader->path) == 0)
 		return name;
 	snprintf(buffer, bytes, "%s/%s", reader->directory, name);
 	return buffer;

@@ -13,7 +13,7 @@
 
 struct config_reader {
 	const char *path;
-	const char *directory; /* of path, which @include starts from; NULL = the process' own */
+	const char *directory; /* of path, which @include starts from */
 	struct config *config; /* result; owns the memory that it points to */
 	struct failure *failure;
 	const struct key_group *keys; /* of the file, outside of any group */

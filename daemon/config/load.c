@@ -115,8 +115,7 @@ static int config_parse(const struct config_reader *reader, const char *text, co
 	int r;
 
 	config_init(&file);
-	if (reader->directory)
-		config_set_include_dir(&file, reader->directory);
+	config_set_include_dir(&file, reader->directory);
 	r = config_read_string(&file, text) ? config_read_root(reader, config_root_setting(&file), group, base)
 	                                    : config_parse_failure(reader, &file, text);
 	config_destroy(&file);
@@ -124,8 +123,8 @@ static int config_parse(const struct config_reader *reader, const char *text, co
 }
 
 /*
- * The directory of the main file. The config owns *directory. If its path has none, it is ".", so that libconfig takes
- * the same paths in it then.
+ * The directory of the main file. The config owns *directory. It is "." if the path has none, so that
+ * libconfig accepts the same @include lines for "a.conf" and "./a.conf".
  */
 static int config_find_directory(struct config *config, const char *path, char **directory)
 {

@@ -117,28 +117,30 @@ static int clear_path(const struct sockaddr_un *address, struct failure *failure
 		return failure_set(failure, r == -EACCES ? EX_NOPERM : EX_OSERR, -r,
 		                   "control socket '%s': the path is taken, and asking who listens there failed: %s",
 		                   path, strerror(-r));
-	if (unlink(path) < 0 && errno != ENOENT)
-		return failure_set(failure, EX_NOPERM, errno,
+	if (unlink(path) < 0 && errno != ENOENT) {
+		int error = errno; /* own_user() may change it */
+
+		return failure_set(failure, EX_NOPERM, error,
 		                   "control socket '%s': cannot remove the stale socket: %s" OWN_DIRECTORY, path,
-		                   strerror(errno), own_user().text);
+		                   strerror(error), own_user().text);
+	}
 	return 0;
 }
 
 static int bind_path(int fd, const struct sockaddr_un *address, struct failure *failure)
 {
-	const char *help = "";
-	int exit_code;
+	int error;
 
 	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
 		return 0;
-	if (errno == EACCES || errno == EPERM)
-		return failure_set(failure, EX_NOPERM, errno, "control socket '%s': cannot be made: %s" OWN_DIRECTORY,
-		                   address->sun_path, strerror(errno), own_user().text);
-	exit_code = errno == EROFS ? EX_NOPERM : EX_OSERR;
-	if (errno == EROFS)
-		help = "; as a service it may write below /run/ibvcapd only: set a path there";
-	return failure_set(failure, exit_code, errno, "control socket '%s': cannot be made: %s%s", address->sun_path,
-	                   strerror(errno), help);
+	error = errno; /* own_user() may change it */
+	if (error == EACCES || error == EPERM)
+		return failure_set(failure, EX_NOPERM, error, "control socket '%s': cannot be made: %s" OWN_DIRECTORY,
+		                   address->sun_path, strerror(error), own_user().text);
+	return failure_set(failure, error == EROFS ? EX_NOPERM : EX_OSERR, error,
+	                   "control socket '%s': cannot be made: %s%s", address->sun_path, strerror(error),
+	                   error == EROFS ? "; as a service it may write below /run/ibvcapd only: set a path there"
+	                                  : "");
 }
 
 /* Called before listen(): until then no client can connect, whatever the mode is. */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define PAGES_ADVICE_MAX 320
-/* Who may have hugepages that are not free. */
+/* The end of a message on too few free hugepages: which processes may use them, and what helps. */
 #define PAGES_HOLDERS                                                         \
 	"processes that still map the ring of an earlier run may hold some: " \
 	"'ibvcap doctor' as root lists them; let them read on, end them, or reserve pages for two runs"

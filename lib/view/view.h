@@ -33,7 +33,7 @@ struct status_view {
 	int n_interfaces;
 	struct ibvcap_status_daemon daemon;
 	struct ibvcap_status *status; /* holds the counters */
-	const char *socket_path;      /* for commands that the user is told; NULL: the default, or not known */
+	const char *socket_path; /* messages with a command name this socket; NULL: the default socket, or not known */
 };
 
 /** Ask the daemon and copy all parts of its answer. Errors of ibvcap_status(). Free with status_view_deinit(). */

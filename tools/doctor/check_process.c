@@ -137,7 +137,8 @@ static void check_network(const struct doctor_facts *facts, struct findings *fin
 	else if (facts->network == DOCTOR_NETWORK_OTHER)
 		finding_write(finding->found, "another one than that of process 1: that of this process");
 	else
-		finding_write(finding->found, "that of this process; only root reads whether process 1 is in it");
+		finding_write(finding->found,
+		              "that of this process; only root with CAP_SYS_PTRACE reads whether process 1 is in it");
 	if (facts->sysfs_is_foreign)
 		finding_append(finding->found,
 		               "; /sys is of another one, so what only /sys says of interfaces is not known: lower "

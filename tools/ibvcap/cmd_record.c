@@ -309,8 +309,8 @@ static int check_command(const char *command)
 }
 
 /*
- * Any end of the command is a trigger, also that of a shell that does not find it. So the first word is looked for, if
- * it is a plain name. -1: it is there, or not known.
+ * The recorder notices a command that sh does not find only when sh has ended, and that end is a trigger. So look for
+ * the first word now, if it is a plain name. -1: it is there, or not known.
  */
 static int check_trigger_command(const char *command)
 {

@@ -146,12 +146,11 @@ static void write_command(char *text, size_t bytes, const struct status_view *vi
 }
 
 /* Only root may look at the namespace of a daemon that is another user's. */
-static void why_advise_on_no_interface(struct why_look *look, const struct status_view *view, const char *name)
+static void why_advise_on_no_interface(struct why_look *look, const struct status_view *view, const char *command)
 {
 	struct stat own, daemons;
-	char path[32], command[WHY_TEXT_BYTES];
+	char path[32];
 
-	write_command(command, sizeof(command), view, name);
 	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)view->daemon.pid);
 	if (!flow_view_sees_daemon(view) || stat("/proc/self/ns/net", &own) < 0 || stat(path, &daemons) < 0)
 		why_append(look->advice,
@@ -185,7 +184,7 @@ struct why_look *why_look_new(const struct status_view *view, const struct ibvca
 	if (look->error == 0)
 		why_look_compare(view, look);
 	else if (look->error == -ENODEV)
-		why_advise_on_no_interface(look, view, name);
+		why_advise_on_no_interface(look, view, command);
 	else if (look->error == -EPERM)
 		why_append(look->advice, "sudo %s looks for a second at what UDP does arrive", command);
 	else
